@@ -342,3 +342,19 @@ def test_a_destination_that_never_came_to_be_hides_no_error():
     with pytest.raises(Exception, match=r"\.parquet") as failed:
         compact("t", delta_catalog_client=lake.fresh(), destination_compacted_table_id="d", settings=LOCAL)
     assert len(failed.value.result.sessions) == 2
+
+
+def test_who_follows_a_stream_for_months_remembers_two_of_its_versions() -> None:
+    """A watcher, or a writer beside one that compacts, remembered the files of every version since it began."""
+    lake = Lake(1)
+    following, partition = lake.fresh(), Partition((("p", "0"),))
+    for number in range(6):
+        lake.append(0)
+        lake.compact()
+        assert following.state("t", partition).compacted is not None
+        following.append("t", pa.table({"k": [number]}), {"p": "0"})
+        log = following.log("t", partition)
+        recent = log.objects.recent
+        for known in (log._seen, log._unlisted, log._head._led_by, recent._entries, recent._first, recent.written):
+            assert len(known) <= 2
+    assert len(following.table("t").history()) == 7

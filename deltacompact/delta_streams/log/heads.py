@@ -13,12 +13,14 @@ ignored, like a damaged head. Older releases write and read only the first three
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from deltacompact.delta_streams.paths import GENESIS, is_version
 from deltacompact.storage.checksummed import checksum
+
+Known = TypeVar("Known")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,11 @@ class StreamHead:
         return self.first + len(self.entries)
 
 
+def only(of_versions: dict[str, Known], versions: Container[str]) -> dict[str, Known]:
+    """What is known of these versions. Another thread may add to it meanwhile."""
+    return {version: known for version, known in of_versions.copy().items() if version in versions}
+
+
 class RecentEntries:
     """The stored entries of each version since its last checkpoint. A head repeats them."""
 
@@ -59,6 +66,11 @@ class RecentEntries:
         self._first[version] = tail
         entries = self._entries.get(version, {})
         self._entries[version] = {sequence: data for sequence, data in entries.items() if sequence >= tail}
+
+    def keep(self, versions: Container[str]) -> None:
+        """Forget all other versions."""
+        self._entries, self._first = only(self._entries, versions), only(self._first, versions)
+        self.written = only(self.written, versions)
 
     def since_checkpoint(self, version: str, tail: int) -> list[bytes]:
         """The entries from the last checkpoint up to `tail`. Raises KeyError if this process lacks one."""

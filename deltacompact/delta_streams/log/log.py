@@ -24,7 +24,7 @@ from deltacompact.base.errors import DeltaCompactError, NotFoundError
 from deltacompact.delta_streams.log import checkpoints
 from deltacompact.delta_streams.log.effects import effect_of
 from deltacompact.delta_streams.log.entries import Carried, Entry, Fence, Opened, Retracted, Sealed
-from deltacompact.delta_streams.log.heads import StreamHead
+from deltacompact.delta_streams.log.heads import StreamHead, only
 from deltacompact.delta_streams.log.objects import LOG_LIMITS, LogLimits, LogObjects, ReadEntry
 from deltacompact.delta_streams.log.state import StreamState, replay
 from deltacompact.delta_streams.log.stored_head import StoredHead
@@ -110,7 +110,8 @@ class StreamLog:
         `strictly` lists the rest of the log instead of probing. A listing finds entries after a missing one.
         """
         version, listed = self._active, None
-        if version == GENESIS and (GENESIS not in self._seen or self._seen[GENESIS].sealed):
+        genesis = self._seen.get(GENESIS)
+        if version == GENESIS and (genesis is None or genesis.sealed):
             version, listed = self._hinted(strictly)
         while True:
             state, tail = self._seen.get(version), 0
@@ -124,7 +125,8 @@ class StreamLog:
                 state = self.state(version, strictly, listed)
             if state is not None:
                 if not state.sealed:
-                    self._active, self._begun = version, True
+                    self._begun = True
+                    self._move_to(version)
                     return state
                 successor, tail = state.sealed.successor, state.tail
             self._head.led(version, tail - 1, successor)
@@ -280,7 +282,7 @@ class StreamLog:
             if self.put(base.version, state.tail, Sealed(successor, now_ms)):
                 break
             state = self.state(base.version)
-        self._active = successor
+        self._move_to(successor)
         self._head.led(base.version, state.tail, successor)
         with contextlib.suppress(Exception):  # a head only saves time
             self._head.put(successor, released.tail)
@@ -291,6 +293,16 @@ class StreamLog:
         return self._seen.get(successor) or self.state(successor)
 
     # Inside
+
+    def _move_to(self, version: str) -> None:
+        """The active version is this one. Forget those before the last one: who follows a stream for months would
+        remember the files of all its versions."""
+        if version != (former := self._active):
+            kept = (former, version)
+            self._seen = only(self._seen, kept)
+            self._unlisted = only(self._unlisted, kept)
+            self._head.keep(kept)
+            self._active = version
 
     def _hinted(self, strictly: bool = False) -> tuple[str, list[ObjectStat] | None]:
         """The version from which to follow seals: the head's version, or the genesis.

@@ -10,6 +10,8 @@ somebody removed the seal from outside, and CorruptionError is raised.
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from deltacompact.base.errors import NotFoundError
 from deltacompact.base.partitions import READ_AT_ONCE, both
 from deltacompact.delta_streams.log import checkpoints, heads
@@ -64,6 +66,11 @@ class StoredHead:
     def led(self, version: str, sequence: int, successor: str) -> None:
         """Remember that the seal at this entry of `version` leads to `successor`."""
         self._led_by[successor] = (version, sequence)
+
+    def keep(self, versions: Container[str]) -> None:
+        """Forget how the log led to other versions, and their entries."""
+        self._led_by = heads.only(self._led_by, versions)
+        self._objects.recent.keep(versions)
 
     def put(self, version: str, tail: int) -> None:
         """Overwrite the head, if the log has grown by a hundredth: a head is written whole."""
