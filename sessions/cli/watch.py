@@ -63,7 +63,7 @@ def _gauges(watcher: Watcher, every_s: float, port: int | None, host: str) -> Ab
     from sessions.page.server import listening
 
     def gauges(port: int) -> Server:
-        return GaugesServer(lambda: watcher.seen, every_s, host=host, port=port)
+        return GaugesServer(lambda: watcher.seen, every_s, clock=watcher.clock, host=host, port=port)
 
     return listening("the gauges", port, host, gauges)
 

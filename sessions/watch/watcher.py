@@ -28,6 +28,7 @@ from deltacompact.base.model import ICEBERG, partition_text
 from deltacompact.base.wording import one_line
 from deltacompact.catalog.opening import is_iceberg_catalog, open_catalog
 from deltacompact.storage.opening import open_store
+from sessions.base.clock import StoreClock
 from sessions.base.ids import session_id
 from sessions.base.model import JobRun
 from sessions.documents.instruction import PARTITIONS_MAX, values_of
@@ -46,6 +47,7 @@ if TYPE_CHECKING:  # importing PyIceberg takes a second
     from deltacompact.catalog.iceberg import IcebergCatalog
 
 _LOG = logging.getLogger("sessions")
+_HEAR_EVERY_S = 3600.0
 _SENT_AGAIN_AFTER_S = 3600.0
 """If no dispatcher has accepted a document after so long, it is sent again."""
 
@@ -73,7 +75,10 @@ class Decided:
 
 
 class Watcher:
-    """`look` does one round over all tables. `seen` is what the latest one found, also for other threads."""
+    """`look` does one round over all tables. `seen` is what the latest one found, also for other threads.
+
+    `clock`: default: that of the state's store.
+    """
 
     def __init__(
         self,
@@ -81,12 +86,14 @@ class Watcher:
         state: StateStore,
         queue: Queue,
         *,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
         open_catalog: Callable[[str], DeltaStreamCatalog | IcebergCatalog] = open_catalog,
     ) -> None:
         self._state = state
         self._queue = queue
-        self._clock = clock
+        self._store_clock = StoreClock()
+        self._heard_s = -_HEAR_EVERY_S
+        self.clock = clock or self._store_clock
         self._open_catalog = open_catalog
         self.failed: dict[str, DeltaCompactError] = {}
         self._under_way: list[JobRun] | None = None
@@ -115,6 +122,7 @@ class Watcher:
         """Look at every table, and return all decisions. A table that fails is in `failed`; the others go on."""
         decided: list[Decided] = []
         self.failed, self._under_way = {}, None
+        self._hear()
         sizes: dict[tuple[str, str, str], TableSizes] = {}
         unreadable = 0
         for key, table in self._tables.items():
@@ -129,9 +137,17 @@ class Watcher:
                 said = (table.name, table.catalog_uri, one_line(error))
                 _LOG.warning("table %s of %s: %s", *said, exc_info=foreseen is None)
                 unreadable += 1
-        self.seen = TablesSeen(self._clock(), sizes, unreadable)
-        self._orphans.look(self._clock())
+        self.seen = TablesSeen(self.clock(), sizes, unreadable)
+        self._orphans.look(self.clock())
         return decided
+
+    def _hear(self) -> None:
+        """Set our clock by the store's, now and then. Of two watchers with clocks hours apart, each would take what the
+        other one submitted for long ago, or for a time that never was: nothing would cool down."""
+        if self._state.folder is None and time.monotonic() - self._heard_s >= _HEAR_EVERY_S:
+            with contextlib.suppress(DeltaCompactError):
+                self._store_clock.told(self._state.now_s())
+                self._heard_s = time.monotonic()
 
     def under_way(self) -> list[JobRun]:
         """The job runs that had not ended when the first table of this look asked: each of many tables asks."""
@@ -174,7 +190,7 @@ class _WatchedTable:
         found = self._statistics()
         self.sizes = total(statistics.table_sizes for statistics in found)
         submissions = self._submissions.read()
-        now_s = self._watcher._clock()
+        now_s = self._watcher.clock()
         histories = self._histories(found, submissions, now_s)
         decided: list[Decided] = []
         taken: set[str] = set()
@@ -212,7 +228,7 @@ class _WatchedTable:
         catalog = self._watcher._open_catalog(self.catalog_uri)
         layout = any(policy.asks_for_layout for policy in self.policies)
         if not is_iceberg_catalog(catalog):
-            return lambda: statistics_of(catalog, self.name, self._watcher._clock(), layout, self.into)
+            return lambda: statistics_of(catalog, self.name, self._watcher.clock(), layout, self.into)
         branch = self.branch or MAIN
         watched = catalog.watched(self.name, branch, layout)
         return lambda: [branch_statistics(branch, watched.look())]
@@ -318,7 +334,7 @@ class _WatchedTable:
             if before is None or (before.action, before.reason) != (verdict.decision.action, verdict.decision.reason):
                 said = verdict.decision
                 _LOG.info("%s %s by %s: %s, %s", self.name, verdict.partition, verdict.policy, said.action, said.text)
-        now_s = self._watcher._clock()
+        now_s = self._watcher.clock()
         if kept != self._kept:
             self._decided_s = now_s
         if kept != self._kept or (kept and abs(now_s - self._kept_s) > KEPT_AGAIN_S):

@@ -728,6 +728,18 @@ def test_what_waits_for_another_table_is_measured_by_that_table(place):
     assert reasons(watcher.look()) == {"1": "delta_rows"}, "it is made again"
 
 
+def test_watchers_go_by_the_clock_of_the_store(place, clock):
+    """Of two whose clocks differed by more than a cooldown, each took what the other one had submitted for long ago, or
+    for a time that never was: a table that failed was submitted at each look, for ever."""
+    place.state = StateStore(MemoryStore(clock=clock))
+    place.append()
+    watcher = Watcher(place.policies(), place.state, place.queue)
+    watcher.look()
+    (table,) = watcher._tables.values()
+    (submission,) = table._submissions.read_before
+    assert 0 <= submission.at_s - clock.now_s < 60 and 0 <= watcher.seen.looked_s - clock.now_s < 60
+
+
 def test_two_policies_on_one_table_never_submit_a_partition_both(place):
     place.append()
     both = [each.model_dump(exclude_unset=True) for each in place.policies().policies]
