@@ -284,11 +284,13 @@ class _WatchedTable:
         return False
 
     def _is_ours(self, document: Mapping[str, Any]) -> bool:
-        """Whether a job run reads or writes this table and branch."""
+        """Whether a job run reads or writes this table and branch; for another table: whether it writes to that one."""
         if self.branch is not None and self.branch != branch_of(document)["branch"]:
             return False
-        tables = (document.get("source_table_id"), document.get("destination_compacted_table_id"))
-        return self.name in tables and _normal(str(document.get("catalog"))) == _normal(self.catalog_uri)
+        tables = [document.get("destination_compacted_table_id")]
+        if self.into is None:
+            tables.append(document.get("source_table_id"))
+        return (self.into or self.name) in tables and _normal(str(document.get("catalog"))) == _normal(self.catalog_uri)
 
     # Submit
 

@@ -717,6 +717,7 @@ def test_what_waits_for_another_table_is_measured_by_that_table(place):
         assert look() == {"1": "below_thresholds"}
         place.append(times=2)
     place.catalog.table("orders").compact()  # past what flat has folded
+    place.state.accept(job_run("in-place", document={**document, "destination_compacted_table_id": None}))
     watcher = place.watcher(document={"destination_compacted_table_id": "flat"}, when=[{"delta_rows": 1}])
     (decided,) = watcher.look()
     assert (decided.decision.reason, decided.decision.text) == ("delta_rows", "1 delta row, 1 wanted")
