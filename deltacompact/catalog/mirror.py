@@ -196,12 +196,12 @@ def _with_unique_keys(
     """The same changes. Their end raises what `refuse` makes of a key that is upserted twice."""
 
     def batches() -> Iterator[pa.RecordBatch]:
-        keys = UpsertedKeys(key)
-        for batch in changes:
-            keys.add(batch)
-            yield batch
-        if (twice := keys.repeated(again)) is not None:
-            raise refuse(twice)
+        with UpsertedKeys.of(key) as keys:
+            for batch in changes:
+                keys.add(batch)
+                yield batch
+            if (twice := keys.repeated(again)) is not None:
+                raise refuse(twice)
 
     return pa.RecordBatchReader.from_batches(changes.schema, batches())
 
