@@ -24,7 +24,7 @@ from deltacompact.planning import sizing
 from deltacompact.planning.plan import CompactionPlan
 from deltacompact.planning.work import FIRST_RATES
 from deltacompact.steps.assign_pointers import IndexResult
-from deltacompact.steps.dedupe import DedupeResult, FoldCounts, narrowed
+from deltacompact.steps.dedupe import DedupeResult, FoldCounts, added_up, narrowed
 from deltacompact.steps.materialize import Materialized
 from deltacompact.steps.shuffle import StoredGroups
 
@@ -100,6 +100,9 @@ class SimulatedTasks:
             return DedupeResult(files, counts, narrowed(live))
 
         return seconds, result
+
+    def _added_up(self, *results: Any) -> Run:
+        return 0.001 * len(results), lambda _number: added_up(*(handle.result(handle.number) for handle in results))
 
     def _dedupe_run(self, *inputs: Any) -> Run:
         return self._dedupe(*inputs, adds=True)

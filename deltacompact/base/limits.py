@@ -74,6 +74,7 @@ class Limits:
     groups                      make this many groups of buckets, and of source files (None: by rows and slots)
     delta_kept_bytes_min        rewrite delta files smaller than this, even if they could stay as compacted files
     output_parallel_bytes_min   split larger output files further, so that more tasks write
+    results_max                 let tasks add up the results of dedupe tasks, if there are more
     relay_nodes_min             on at least this many nodes, relays pass parcels on, and pointers go through files
     exchange_share              keep pointers and ranks in the object store up to this share of it, else in files
     held_share                  keep the last round's entries there up to this share, until their pointers are known
@@ -96,6 +97,7 @@ class Limits:
     groups: int | None = None
     delta_kept_bytes_min: int = 32 << 20
     output_parallel_bytes_min: int = 32 << 20
+    results_max: int = 256
     relay_nodes_min: int = 64
     exchange_share: float = 0.6
     held_share: float = 0.6

@@ -9,8 +9,9 @@ A recorded round is not folded again. Its index has session ordinals instead of 
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -34,6 +35,7 @@ from deltacompact.steps.dedupe import (
     DedupeResult,
     DedupeTask,
     FoldCounts,
+    added_up,
     dedupe,
     dedupe_changes,
     dedupe_held,
@@ -193,9 +195,8 @@ def _folded(
     """
     run: list[tuple[IndexFile, ...]] = []
     of_round, live = FoldCounts(), np.zeros(len(bench.plan.sources), np.int64)
-    for task in tasks:
-        result: DedupeResult = bench.executor.get(task.values[0])
-        task.values[0] = None
+    for handle in _results(bench, tasks):
+        result: DedupeResult = bench.executor.get(handle)
         run += result.files
         of_round += result.counts
         live += result.live
@@ -203,6 +204,26 @@ def _folded(
         of_round += FoldCounts(live=before.counts.live, tombstones=before.counts.tombstones)
         live += before.live
     return tuple(run), replace(before.counts + of_round, live=of_round.live, tombstones=of_round.tombstones), live
+
+
+def _results(bench: Workbench, tasks: Sequence[SubmittedTask]) -> Iterator[Handle]:
+    """Handles of the tasks' results, or of the sums of several of them. Each is dropped before the next one."""
+    handles = []
+    for task in tasks:
+        handles.append(task.values[0])
+        task.values[0] = None
+    most = bench.plan.options.limits.results_max
+    if len(handles) > most:
+        each = math.isqrt(len(handles))
+        parts = [handles[first : first + each] for first in range(0, len(handles), each)]
+        sums = [bench.executor.submit(added_up, *part) for part in parts]
+        handles.clear()
+        del parts
+        bench.stages.wait("dedupe", sums, 0)
+        handles += [task.values.pop() for task in sums]
+    handles.reverse()
+    while handles:
+        yield handles.pop()
 
 
 def _check_conserved(plan: CompactionPlan, round_: Round, counts: FoldCounts, live: npt.NDArray[np.int64]) -> None:

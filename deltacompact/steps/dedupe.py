@@ -142,6 +142,15 @@ def narrowed(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.signedinteger[Any]
     return counts.astype(next(type_ for type_ in (np.int16, np.int32, np.int64) if most <= np.iinfo(type_).max))
 
 
+def added_up(*results: DedupeResult) -> DedupeResult:
+    """The results of several tasks as one. The driver would get the counts of a million files from each of them."""
+    live = np.zeros(len(results[0].live), np.int64)
+    for result in results:
+        live += result.live
+    files = tuple(bucket for result in results for bucket in result.files)
+    return DedupeResult(files, sum((result.counts for result in results), FoldCounts()), narrowed(live))
+
+
 def dedupe(store: ObjectStore, task: DedupeTask, buckets: range, *parts: Passed) -> DedupeResult:
     """Fold the new entries (one parcel from each hash bucket task) into each bucket's index, and write the index."""
     written, counts = [], FoldCounts()

@@ -27,7 +27,12 @@ def compacted(folder: Path, relay_nodes_min: int, threads: int) -> tuple[list[in
             tasks.append(event.tasks)
 
     limits = Limits(
-        relay_nodes_min=relay_nodes_min, local_nodes=NODES, task_rows_max=2, groups=12, small_rows_per_bucket=2
+        relay_nodes_min=relay_nodes_min,
+        local_nodes=NODES,
+        task_rows_max=2,
+        groups=12,
+        results_max=3,
+        small_rows_per_bucket=2,
     )
     for start in (0, 10):
         catalog.append("t", pa.table({"id": range(start, start + 40), "value": range(start, start + 40)}))

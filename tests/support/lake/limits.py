@@ -53,6 +53,7 @@ class LakeLimits:
             groups=self.groups,
             delta_kept_bytes_min=self.kept_bytes_min,
             output_parallel_bytes_min=1,
+            results_max=2,
             relay_nodes_min=3,
             exchange_share=self.exchange_share,
             held_share=self.held_share,
