@@ -36,7 +36,9 @@ POINT_S = (FIRST_RATES["delta_row"] - HASH_S - FOLD_S) / 3
 """Seconds of a row in hash bucket, in dedupe, and in each of survivors, assign pointers and write index."""
 
 RELAY_S = 4e-7
-"""Of a row that a relay passes on: 32 bytes at the share of a slot in the network, 25 Gbit/s for 32 slots."""
+"""Of a row that a relay passes on, if all slots do: 32 bytes at the share of a slot in 25 Gbit/s for 32 slots."""
+_RELAYS_MIN = 1 / 8
+"""On fewer slots, each relay gets all of the network that it can use."""
 
 Run = tuple[float, Callable[[int], Any]]
 
@@ -67,8 +69,11 @@ class SimulatedTasks:
         return len(work) * FIRST_RATES["delta_file"] + rows * HASH_S, _nothing
 
     def _relay(self, _starts: Any, *parcels: Any) -> Run:
-        of_a_sender = sizing.parcels_each(len(self._plan.capacity.node_slots), self._plan.options.limits)
-        seconds = len(parcels) / of_a_sender * self._plan.task_rows * RELAY_S
+        capacity, plan = self._plan.capacity, self._plan
+        of_a_sender = sizing.parcels_each(len(capacity.node_slots), plan.options.limits)
+        relays = of_a_sender * plan.round_rows / plan.task_rows / len(parcels)
+        seconds = len(parcels) / of_a_sender * plan.task_rows * RELAY_S
+        seconds *= min(1.0, max(_RELAYS_MIN, relays / capacity.slots))
         self.relayed_s += seconds
         return seconds, _nothing
 

@@ -45,6 +45,9 @@ STAGE_ROW_S = 2e-7
 HASH_BUCKET_WAVES = 4
 BUCKET_GROUPS_MIN = 8
 
+RELAYED_SENDERS = 4
+"""Relays on a quarter of the slots already use the whole network between the nodes."""
+
 HASH_BUCKET_COPIES = 3.0
 """Entries that a hash bucket task holds for each row of its input: packed, grouped, and the columns they come from."""
 
@@ -217,22 +220,20 @@ def parcels_each(nodes: int, limits: Limits) -> int:
 def relayed_senders(senders: int, slots: int, nodes: int, limits: Limits) -> int:
     """The number of senders whose parcels a relay takes. 1: there are no relays, receivers take the parcels themselves.
 
-    There is about a relay for each slot, and none takes less than a sender hands over.
+    A relay takes as much as RELAYED_SENDERS senders hand over, or more where these come in several waves.
     """
     parcels = parcels_each(nodes, limits)
-    return 1 if parcels == nodes else parcels * max(1, senders // slots)
+    return 1 if parcels == nodes else parcels * max(RELAYED_SENDERS, senders // slots)
 
 
 def sender_s(nodes: int, receivers: int, limits: Limits) -> float:
-    """The driver's seconds for one more task that sends to so many receivers on so many nodes.
-
-    With relays, they are at most as many as senders, and receivers take from them.
-    """
+    """The driver's seconds for one more task that sends to so many receivers on so many nodes: with its share of the
+    relays, and of what receivers take from these."""
     parcels = parcels_each(nodes, limits)
     if parcels == nodes:
         return driver_s(nodes, receivers)
-    relay_s = driver_s(math.ceil(nodes / parcels), parcels)
-    return driver_s(parcels, math.ceil(receivers / parcels)) + relay_s
+    each = parcels * RELAYED_SENDERS
+    return driver_s(parcels, math.ceil(receivers / each)) + driver_s(nodes // parcels, each) / RELAYED_SENDERS
 
 
 def stage_tasks(rows: int, tasks_max: int, task_s: float) -> int:

@@ -125,7 +125,7 @@ def test_a_machine_is_balanced_by_waves_and_a_large_cluster_has_fewer_tasks_than
 def test_relays_divide_the_parcels_for_many_nodes(nodes: int, parcels: int, senders_each: int) -> None:
     assert sizing.parcels_each(nodes, LIMITS) == parcels
     assert sizing.relayed_senders(4_000 * nodes // 100, nodes * 10, nodes, LIMITS) == senders_each
-    assert sizing.relayed_senders(1, nodes * 10, nodes, LIMITS) == (1 if nodes < 64 else parcels)
+    assert sizing.relayed_senders(1, nodes * 10, nodes, LIMITS) == (1 if nodes < 64 else 4 * parcels)
 
 
 def test_with_relays_the_driver_of_10_000_slots_takes_a_fifth_of_the_time() -> None:

@@ -53,4 +53,4 @@ def test_relays_change_no_row(tmp_path: Path, threads: int) -> None:
     assert len(relayed) == 2 * len(direct), "each stage has its relays"
     assert relayed[::2] == direct
     parcels, each = 3, 3
-    assert relayed[1::2] == [parcels * -(-senders // (each * max(1, senders // 2))) for senders in direct]
+    assert relayed[1::2] == [parcels * -(-senders // (each * max(4, senders // 2))) for senders in direct]
