@@ -6,7 +6,8 @@
 The successor has everything but the file: the other files, all deltas, tokens, tombstones, and the index without the
 entries that point into the file. One seal puts it into force, as in a rollback. It has its own lineage, so that
 destinations fold it anew. If the process dies before the seal, nothing has changed. Afterwards the stream does not know
-the file's keys: a user who has its rows appends them again. The file itself stays until a vacuum.
+the file's keys: a user who has its rows appends them again. The file itself stays until a vacuum. A call that is
+repeated before another version comes gives the same answer.
 """
 
 from __future__ import annotations
@@ -58,6 +59,9 @@ def retract_file(
     base = log.active(strictly=True)
     if base.compacted and base.compacted.source_table_id != table_id:
         raise InputError(f"{where} is a destination of {base.compacted.source_table_id!r}: take the file out there")
+    taken = base.opened.taken_out
+    if taken is not None and taken.path == path and all(file.path != path for file in stream_files(base)):
+        return base  # by an earlier call, whose process died or got no answer
     file = _file_named(base, path, where)
     now_ms = int(catalog.clock() * 1000)
     opened = Opened(

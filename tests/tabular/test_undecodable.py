@@ -256,6 +256,8 @@ def test_damage_that_is_compacted_is_taken_out_by_the_command_of_the_message_and
     assert cli.run([*words, "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["rows"] == lost and said["retracted_file"] == broken.path
+    assert cli.run([*words, "--json"]) == 0, "who got no answer repeats the command"
+    assert json.loads(capsys.readouterr().out) == said
     again = DeltaStreamCatalog(open_store(catalog.uri))
     state = again.state("t", EVERYWHERE)
     assert state.version == said["version"] and state.opened.taken_out.rows == lost
