@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 
 _CHANGE = CHANGE_COLUMNS.field(0).name
-_UPSERTS = list(UPSERTS)
 _DELETES = [str(ChangeType.DELETE)]
 
 
@@ -125,12 +124,12 @@ class _StreamMirror:
             for batch in changes:
                 rows += batch.num_rows
                 changed = batch.select(columns)
-                yield from (_cleared(changed, sorts), changed.filter(_is(_UPSERTS))) if sorts else (changed,)
+                yield from (_cleared(changed, sorts), changed.filter(_is(UPSERTS))) if sorts else (changed,)
             check()  # an append that began before this ends long before a token is forgotten
 
         schema = pa.schema([changes.schema.field(name) for name in columns])
         batch = pa.RecordBatchReader.from_batches(schema, batches())
-        operations = {"operation_column": _CHANGE, "upsert_values": _UPSERTS, "delete_values": _DELETES}
+        operations = {"operation_column": _CHANGE, "upsert_values": UPSERTS, "delete_values": _DELETES}
         self.table.append(batch, token=token, partition_by=self.table.partition_keys, **operations)
         return rows
 
@@ -162,7 +161,7 @@ class _Branch:
             for batch in changes:
                 rows += batch.num_rows
                 table = pa.Table.from_batches([batch])
-                upserts, deletes = (table.filter(_is(kinds)).select(columns) for kinds in (_UPSERTS, _DELETES))
+                upserts, deletes = (table.filter(_is(kinds)).select(columns) for kinds in (UPSERTS, _DELETES))
                 yield KeyedRows(upserts, deletes)
 
         commit_row_delta(self.table, batch(), columns, token, check)

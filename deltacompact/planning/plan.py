@@ -212,10 +212,6 @@ class CompactionPlan:
         groups = sizing.bucket_groups(self.hash_bucket_count, rows, capacity.slots, nodes, tasks, limits, returns)
         return max(groups, self.pointer_groups) if is_last else groups
 
-    def relayed_senders(self, senders: int, nodes: int) -> int:
-        """The number of hash bucket tasks whose parcels a relay takes. 1: there are no relays."""
-        return sizing.relayed_senders(senders, self.capacity.slots, nodes, self.options.limits)
-
     def source_groups(self, rows: int) -> int:
         """The number of groups of source files with so many rows. Each group is a task."""
         capacity, bucket_groups = self.capacity, self.bucket_groups(self.rounds[-1])

@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from deltacompact.base.limits import Limits
 from deltacompact.executors.executor import Executor, Handle, SubmittedTask
+from deltacompact.planning.sizing import relayed_senders
 from deltacompact.steps.shuffle import All, ParcelLayout, relay
 
 Inputs = tuple[Any, ...]
@@ -99,11 +101,16 @@ class Relays:
     """
 
     def __init__(
-        self, executor: Executor, layout: ParcelLayout, several: ParcelLayout, sent: Sequence[SubmittedTask], each: int
+        self,
+        executor: Executor,
+        layout: ParcelLayout,
+        several: ParcelLayout,
+        sent: Sequence[SubmittedTask],
+        limits: Limits,
     ) -> None:
-        """`layout`: of the receivers; `several`: of the senders. `each`: the number of senders in a batch."""
+        """`layout`: of the receivers; `several`: of the senders."""
         self._executor = executor
-        self._each = each
+        self._each = each = relayed_senders(len(sent), executor.capacity.slots, layout.parcel_count, limits)
         self._starts = layout.inside(several)
         batches = (sent[first : first + each] for first in range(0, len(sent), each) if several != layout)
         self._batches = [Batch(senders, len(senders), [], []) for senders in batches]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from deltacompact.base.settings import Options
 from deltacompact.executors.executor import Executor
 from deltacompact.index.primary_key_index import IndexManifest
-from deltacompact.planning.sizing import bucket_groups, parcels_each, relayed_senders
+from deltacompact.planning.sizing import bucket_groups, parcels_each
 from deltacompact.session.all_to_all import Relays, gather, scatter
 from deltacompact.steps.rehash import merge_buckets, split_bucket
 from deltacompact.steps.shuffle import ParcelLayout
@@ -37,8 +37,7 @@ def rehash(
         for bucket in range(manifest.hash_bucket_count)
     )
     split = scatter(executor, several, split_bucket, senders)
-    each = relayed_senders(len(split), slots, layout.parcel_count, limits)
-    relays = Relays(executor, layout, several, split, each)
+    relays = Relays(executor, layout, several, split, limits)
     for number, stats in executor.finish(split):
         relays.ended(number, stats.seconds)
     rows_per_file, chunk_entries = options.rows_per_primary_key_index_file, limits.chunk_entries

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -144,8 +144,7 @@ def _hashed(bench: Workbench, round_: Round, layout: ParcelLayout) -> Sequence[S
     sizes = [sum(stop - start for start, stop in (piece.rows for piece in work)) for work in tasks]
     hashed = scatter(bench.executor, several, hash_bucket, senders, sizes=sizes)
     bench.check_may_publish()  # the tasks work meanwhile; nothing is written before the next step
-    each = plan.relayed_senders(len(hashed), layout.parcel_count)
-    relays = Relays(bench.executor, layout, several, hashed, each)
+    relays = Relays(bench.executor, layout, several, hashed, plan.options.limits)
     bench.stages.wait("hash_bucket", hashed, plan.rows_of(round_), relays.ended)
     if relays.tasks:
         bench.stages.wait("hash_bucket", relays.tasks, 0)
@@ -195,8 +194,9 @@ def _folded(
     """
     run: list[tuple[IndexFile, ...]] = []
     of_round, live = FoldCounts(), np.zeros(len(bench.plan.sources), np.int64)
-    for handle in _results(bench, tasks):
-        result: DedupeResult = bench.executor.get(handle)
+    for task in _few_results(bench, tasks):
+        result: DedupeResult = bench.executor.get(task.values[0])
+        task.values[0] = None
         run += result.files
         of_round += result.counts
         live += result.live
@@ -206,24 +206,18 @@ def _folded(
     return tuple(run), replace(before.counts + of_round, live=of_round.live, tombstones=of_round.tombstones), live
 
 
-def _results(bench: Workbench, tasks: Sequence[SubmittedTask]) -> Iterator[Handle]:
-    """Handles of the tasks' results, or of the sums of several of them. Each is dropped before the next one."""
-    handles = []
-    for task in tasks:
-        handles.append(task.values[0])
-        task.values[0] = None
-    most = bench.plan.options.limits.results_max
-    if len(handles) > most:
-        each = math.isqrt(len(handles))
-        parts = [handles[first : first + each] for first in range(0, len(handles), each)]
-        sums = [bench.executor.submit(added_up, *part) for part in parts]
-        handles.clear()
-        del parts
-        bench.stages.wait("dedupe", sums, 0)
-        handles += [task.values.pop() for task in sums]
-    handles.reverse()
-    while handles:
-        yield handles.pop()
+def _few_results(bench: Workbench, tasks: Sequence[SubmittedTask]) -> Sequence[SubmittedTask]:
+    """These tasks, or fewer that add up the results of several of them."""
+    if len(tasks) <= bench.plan.options.limits.results_max:
+        return tasks
+    each, sums = math.isqrt(len(tasks)), []
+    for first in range(0, len(tasks), each):
+        part = tasks[first : first + each]
+        sums.append(bench.executor.submit(added_up, *(task.values[0] for task in part)))
+        for task in part:
+            task.values[0] = None
+    bench.stages.wait("dedupe", sums, 0)
+    return sums
 
 
 def _check_conserved(plan: CompactionPlan, round_: Round, counts: FoldCounts, live: npt.NDArray[np.int64]) -> None:

@@ -32,6 +32,7 @@ from deltacompact.storage.identity import is_uri
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import files, schemas
+from deltacompact.tabular.fingerprint_sql import spark_name
 
 _ROWS_WORTH_A_TASK = 100_000
 _PLACE = [("ordinal", pa.int64()), ("row", pa.int64()), ("digest", pa.binary())]
@@ -146,7 +147,7 @@ def _by_schema(sources: Sequence[FrameFile]) -> Iterator[tuple[tuple[tuple[str, 
 def _native_column(layout: FrameLayout, field: pa.Field, names: Sequence[str]) -> Column:
     wanted = spark_type(comparable_type(field.type))
     if field.name in names:
-        return F.col("`" + field.name.replace("`", "``") + "`").cast(wanted)
+        return F.col(spark_name(field.name)).cast(wanted)
     constant = _constant(layout, field)
     return F.lit(None if constant is None else str(constant)).cast(wanted)
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from deltacompact.base.errors import CorruptionError, DeltaCompactError, InputError, NotFoundError, StoreError
+from deltacompact.base.errors import CorruptionError, InputError, NotFoundError, StoreError
 from sessions.base.clock import StoreClock
 from sessions.base.model import Delay, DispatcherSign, JobRun, JobRunSession
 from sessions.base.troubles import trouble_text
@@ -89,9 +89,7 @@ def delays_of(runs: Iterable[JobRun], dispatchers: Iterable[DispatcherSign]) -> 
 def clock_of(state: StateStore) -> StoreClock:
     """The clock of the store with the state. If the state is on this machine, or we may not write, this machine's."""
     clock = StoreClock()
-    if state.folder is None:
-        with contextlib.suppress(DeltaCompactError):
-            clock.told(state.now_s())
+    state.tell(clock)
     return clock
 
 

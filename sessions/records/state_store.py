@@ -35,11 +35,11 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
+from deltacompact.base.errors import CorruptionError, DeltaCompactError, InputError, NotFoundError
 from deltacompact.base.wording import one_line
 from deltacompact.storage.objects import ObjectStore, is_there
 from deltacompact.storage.opening import open_store
-from sessions.base.clock import stale_after_s
+from sessions.base.clock import StoreClock, stale_after_s
 from sessions.base.ids import JOB_RUN_ID
 from sessions.base.model import DispatcherSign, JobRun, JobRunSession
 from sessions.base.observer import Observer, Unobserved
@@ -280,6 +280,15 @@ class StateStore:
         """The time now by the store's clock."""
         self.store.put("clock", b"")
         return self.store.stat("clock").modified_s
+
+    def tell(self, clock: StoreClock) -> bool:
+        """Set a clock by the store's. False: the state is on this machine, or we may not write."""
+        if self.folder is not None:
+            return False
+        with contextlib.suppress(DeltaCompactError):
+            clock.told(self.now_s())
+            return True
+        return False
 
     def say(self, dispatcher: DispatcherSign) -> float:
         """Write a dispatcher's record. Returns the time by the store's clock."""

@@ -144,10 +144,8 @@ class Watcher:
     def _hear(self) -> None:
         """Set our clock by the store's, now and then. Of two watchers with clocks hours apart, each would take what the
         other one submitted for long ago, or for a time that never was: nothing would cool down."""
-        if self._state.folder is None and time.monotonic() - self._heard_s >= _HEAR_EVERY_S:
-            with contextlib.suppress(DeltaCompactError):
-                self._store_clock.told(self._state.now_s())
-                self._heard_s = time.monotonic()
+        if time.monotonic() - self._heard_s >= _HEAR_EVERY_S and self._state.tell(self._store_clock):
+            self._heard_s = time.monotonic()
 
     def under_way(self) -> list[JobRun]:
         """The job runs that had not ended when the first table of this look asked: each of many tables asks."""
