@@ -7,6 +7,8 @@ If the session laid the rows out by columns, the stored destination of each rank
 
     (15, 3) has rank 10, destination 4     ->  output 20 + 4 // 4 = 21, row 0
 
+A task looks destinations up in a temporary file that it maps: the system holds what is in use, and no more.
+
 A file number is used once, so every entry that points to file 15 is older than the relocation. A later session may have
 rewritten file 22 as well. So relocations are applied in order, the oldest first.
 """
@@ -14,6 +16,7 @@ rewritten file 22 as well. So relocations are applied in order, the oldest first
 from __future__ import annotations
 
 import functools
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -98,16 +101,19 @@ class RowPlaces:
 
 
 def read_moves(store: ObjectStore, moves: Sequence[Moves], limits: ReadLimits) -> Destinations:
-    """The destinations of all ranks. Raises CorruptionError for an object whose rows or CRC-32 differ."""
+    """The destinations of all ranks, in a file that ends with them; a block at a time is held.
+
+    Raises CorruptionError for an object whose rows or CRC-32 differ.
+    """
     from deltacompact.index.index_files import session_object  # imported late: `show` reads only manifests
 
-    found, first, ahead = np.empty(sum(move.rows for move in moves), np.uint32), 0, ReadAhead(limits)
-    for move, opened in begun_ahead(moves, lambda move: (move, session_object(store, move.path, ahead))):
-        with opened as source:
-            for block in read_numbers(source, f"{store.uri}{move.path}", move.rows):
-                found[first : first + len(block)] = block
-                first += len(block)
-    return found
+    ahead = ReadAhead(limits)
+    with tempfile.TemporaryFile(prefix="deltacompact-") as held:
+        for move, opened in begun_ahead(moves, lambda move: (move, session_object(store, move.path, ahead))):
+            with opened as source:
+                for block in read_numbers(source, f"{store.uri}{move.path}", move.rows):
+                    held.write(block.tobytes())
+        return np.memmap(held, np.uint32, "r") if held.tell() else np.empty(0, np.uint32)
 
 
 class Relocator:

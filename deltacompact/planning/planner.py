@@ -91,7 +91,7 @@ def _changes_only(
     """Whether to add a run: the runs above the first must be few, and small compared to it.
 
     Each task holds one bit for each row of a rewritten file, for the relocations, so the sum of these bits is bounded,
-    too. If rows are laid out, a row takes 32 bits more: those of the whole base must fit a task's memory.
+    too. If rows are laid out, each task maps a file with 32 bits a row: that of the whole base must stay in memory.
     """
     if manifest.encoding != encoding:
         return False

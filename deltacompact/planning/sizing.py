@@ -288,7 +288,7 @@ def moving_groups(rows: int, memory_per_task_bytes: int) -> int:
 
 
 def may_move(rows: int, memory_per_task_bytes: int) -> bool:
-    """Whether the tasks of the next session can hold the destinations of `rows` moved rows beside the index."""
+    """Whether the destinations of `rows` moved rows, which a task maps from a file, stay in memory beside the index."""
     return rows * DESTINATION_BYTES <= memory_per_task_bytes * MASKS_SHARE_OF_MEMORY
 
 

@@ -8,6 +8,7 @@ again      3, in its order, with a delta's x                          5: e a x
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -19,11 +20,12 @@ from hypothesis import strategies as st
 
 from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
+from deltacompact.base.limits import READ_LIMITS
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.index.entries import Entries, fields
 from deltacompact.index.live_bitmaps import write_masks
 from deltacompact.index.number_blocks import numbers_sink
-from deltacompact.index.remap import Moves, RelocatedFile, Relocation, Relocator
+from deltacompact.index.remap import Moves, RelocatedFile, Relocation, Relocator, read_moves
 from deltacompact.storage.memory import MemoryStore
 
 Place = tuple[int, int]
@@ -127,3 +129,18 @@ def test_rows_are_found_after_any_rewrites_in_any_order(found: Rewrites) -> None
     for place in died[:3]:
         with pytest.raises(CorruptionError, match="not live"):
             relocator.relocated(entries_of([place]))
+
+
+def test_a_task_holds_a_block_of_the_destinations_and_not_all() -> None:
+    store, rows = MemoryStore(), 4_000_000
+    destinations = np.random.default_rng(0).permutation(rows).astype(np.uint32)
+    with numbers_sink(store, "x") as sink:
+        sink(destinations)
+    tracemalloc.start()
+    try:
+        found = read_moves(store, [Moves("x", rows)], READ_LIMITS)
+        _, held_most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert np.array_equal(found, destinations)
+    assert held_most < destinations.nbytes / 4
