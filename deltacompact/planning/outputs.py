@@ -15,6 +15,7 @@ arithmetic. Another release might decide differently, and its ranks would not fi
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -77,7 +78,7 @@ class Output:
         return self.stop - self.first
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OutputPlan:
     """The consequences of a decision. `live` has the number of live rows by ordinal."""
 
@@ -93,6 +94,11 @@ class OutputPlan:
     @property
     def rows_rewritten(self) -> int:
         return sum(output.rows for output in self.outputs)
+
+    @functools.cached_property
+    def first_ranks(self) -> list[Rank]:
+        """The rank of the first live row of each rewritten file. Each output searches in them."""
+        return [rank for _, rank in self.rewritten]
 
 
 def plan_outputs(plan: CompactionPlan, live: npt.NDArray[np.int64], written: WrittenRanges | None = None) -> OutputPlan:

@@ -27,6 +27,7 @@ from deltacompact.base.wording import counted
 from deltacompact.layout.depth import depths_of
 from deltacompact.maintenance.health import thresholds_of
 from deltacompact.reports.words import clipped
+from deltacompact.storage.identity import is_uri
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -204,6 +205,8 @@ def _literal(text: str) -> str:
 def _save(figure: Figure, path: str) -> None:
     if not path.lower().endswith(".svg"):
         raise InputError(f"plot {path}: name an .svg file")
+    if is_uri(path) or path.startswith("file:"):
+        raise InputError(f"plot {path}: name a local path, not a URI")
     try:
         with warnings.catch_warnings(), _matplotlib().rc_context({"svg.fonttype": "none"}):
             warnings.simplefilter("ignore")  # letters that the font lacks: the viewer has them

@@ -16,7 +16,7 @@ from itertools import groupby
 from deltacompact.base.batching import batched
 from deltacompact.base.numbers import ChainFileNumber, Ordinal, Rank
 from deltacompact.executors.executor import SubmittedTask
-from deltacompact.planning.outputs import Output, OutputPlan, RankedSource
+from deltacompact.planning.outputs import Output, OutputPlan
 from deltacompact.planning.sizing import outputs_per_task
 from deltacompact.session.workbench import Workbench
 from deltacompact.steps.materialize import LiveRange, MaterializeTask, NumberedOutput, materialize_each
@@ -69,7 +69,7 @@ def _together(missing: Sequence[Output], outputs: OutputPlan, slots: int) -> Ite
 def _text_of(output: Output, outputs: OutputPlan) -> Ordinal | None:
     """The text file that fills more than one output and has rows of this one; None: there is none."""
     for rank in (output.first, Rank(output.stop - 1)):
-        source, _ = outputs.rewritten[bisect_right(outputs.rewritten, rank, key=_first_rank) - 1]
+        source, _ = outputs.rewritten[bisect_right(outputs.first_ranks, rank) - 1]
         is_text = source.file.content_type in UNTYPED
         if is_text and outputs.live[source.ordinal] > outputs.decision.rows_per_output:
             return source.ordinal
@@ -86,16 +86,11 @@ def live_ranges(output: Output, outputs: OutputPlan) -> tuple[LiveRange, ...]:
 
     A binary search finds the files, because a pebibyte has a million files and more outputs.
     """
-    ranked = outputs.rewritten
-    first = max(0, bisect_right(ranked, output.first, key=_first_rank) - 1)
-    stop = bisect_left(ranked, output.stop, key=_first_rank)
+    first = max(0, bisect_right(outputs.first_ranks, output.first) - 1)
+    stop = bisect_left(outputs.first_ranks, output.stop)
     ranges = []
-    for source, rank in ranked[first:stop]:
+    for source, rank in outputs.rewritten[first:stop]:
         low, high = max(output.first, rank), min(output.stop, rank + int(outputs.live[source.ordinal]))
         if low < high:
             ranges.append(LiveRange(source.file, source.ordinal, low - rank, high - rank))
     return tuple(ranges)
-
-
-def _first_rank(ranked: RankedSource) -> Rank:
-    return ranked[1]

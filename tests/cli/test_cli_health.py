@@ -68,6 +68,7 @@ def test_options_of_one_check_are_refused_by_the_other(orders, capfd):
         (["--health", "--quick"], "--quick is for a check without --health"),
         (["--health", "--branch", "main"], "--branch is for tables of Iceberg catalogs"),
         (["--health", "--plot", "x.png"], "plot x.png: name an .svg file"),
+        (["--health", "--plot", "file:/tmp/x.svg"], "plot file:/tmp/x.svg: name a local path, not a URI"),
         (["--health", "--plot", "/proc/none/x.svg"], "plot /proc/none/x.svg cannot be written"),
     ):
         assert cli.run(["check", orders, "t", *words]) == 2, words
