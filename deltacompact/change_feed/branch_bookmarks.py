@@ -18,8 +18,9 @@ import time
 from dataclasses import replace
 from datetime import datetime
 
-from deltacompact.base.errors import ConflictError, InputError
+from deltacompact.base.errors import ConflictError, InputError, OutcomeUnknownError
 from deltacompact.base.moments import moment_of
+from deltacompact.base.wording import text_of
 from deltacompact.change_feed.bookmark import (
     ALL_ROWS,
     FILES_KEPT_S,
@@ -32,8 +33,9 @@ from deltacompact.change_feed.bookmark import (
 )
 from deltacompact.change_feed.iceberg import begin_of
 from deltacompact.iceberg.as_of import snapshot_as_of
+from deltacompact.iceberg.commit.patience import Patience
 from deltacompact.iceberg.table.metadata import BOOKMARK_TAG, GIVEN_FIRST, GIVEN_NEXT, Ref, TableMetadata
-from deltacompact.iceberg.table.pyiceberg_door import CommitUnansweredError, IcebergTable
+from deltacompact.iceberg.table.pyiceberg_door import CommitThrottledError, CommitUnansweredError, IcebergTable
 
 _TRIES = 20
 _PROPERTIES = ("into", "schema")
@@ -88,7 +90,7 @@ def batch_for(table: IcebergTable, name: str, from_: AsOf, to: AsOf, branch: str
     Raises NotFoundError for an unknown bookmark if no beginning is given, InputError where a tag was lost.
     """
     checked_name(name)
-    for _ in range(_TRIES):
+    for attempt in range(1, _TRIES + 1):
         metadata = table.metadata
         known = _whole(metadata, name)
         is_open, is_unsigned = known.next is not None, known.is_unsigned(time.time())
@@ -107,9 +109,9 @@ def batch_for(table: IcebergTable, name: str, from_: AsOf, to: AsOf, branch: str
             return table, known
         try:
             return _moved(table, name, replace(known, time_ms=None))
-        except ConflictError:
-            table = table.reloaded()
-    raise ConflictError(f"{table.metadata.table_id}: others move bookmark {name!r}, again and again")
+        except ConflictError as error:
+            table = _again(table, name, attempt, error)
+    raise AssertionError("the last attempt raises")
 
 
 def end_of_bookmark(metadata: TableMetadata, from_: AsOf) -> AsOf:
@@ -158,14 +160,24 @@ def dropped(table: IcebergTable, name: str) -> None:
 
 def _moved_from(table: IcebergTable, known: Bookmark[int], wanted: Bookmark[int]) -> None:
     """Move a bookmark, whatever others commit meanwhile, unless they move or remove it."""
-    for _ in range(_TRIES):
+    for attempt in range(1, _TRIES + 1):
         try:
             _moved(table, known.name, wanted)
             return
-        except ConflictError:
-            table = table.reloaded()
+        except ConflictError as error:
+            table = _again(table, known.name, attempt, error)
             check_batch(table.metadata.table_id, _found(table.metadata, known.name), known)
-    raise ConflictError(f"{table.metadata.table_id}: others commit, again and again")
+
+
+def _again(table: IcebergTable, name: str, attempt: int, error: ConflictError) -> IcebergTable:
+    """The table as it is now, for another attempt, after a pause. Raises ConflictError after the last one."""
+    if attempt == _TRIES:
+        raise ConflictError(
+            f"{table.metadata.table_id}: bookmark {name!r} could not be moved, again and again ({text_of(error)})"
+        ) from error
+    is_lost = not isinstance(error, CommitThrottledError)
+    time.sleep(Patience.of(table.metadata.properties).wait_s(attempt, is_lost))
+    return table.reloaded()
 
 
 def _known(metadata: TableMetadata, name: str) -> Bookmark[int]:
@@ -183,8 +195,14 @@ def _moved(table: IcebergTable, name: str, wanted: Bookmark[int]) -> tuple[Icebe
     properties = {_property(name, ending): text for ending, text in zip(_PROPERTIES, said, strict=True)}
     try:
         return table.tag(tags, now_ms + FILES_KEPT_S * 1000, properties), wanted
-    except (ConflictError, CommitUnansweredError):  # the answer is lost, or that to a second sending of our request
+    except (ConflictError, InputError, CommitUnansweredError) as error:  # it may answer a second sending of our request
         table = table.reloaded()
-        if _found(table.metadata, name) != replace(wanted, time_ms=now_ms):
-            raise
-        return table, wanted
+        is_dropped = wanted.done is None and wanted.next is None
+        if _found(table.metadata, name) == replace(wanted, time_ms=None if is_dropped else now_ms):
+            return table, wanted
+        if isinstance(error, CommitUnansweredError):
+            raise OutcomeUnknownError(
+                f"{table.metadata.table_id}: the catalog did not say whether bookmark {name!r} was moved: "
+                f"run it again ({text_of(error)})"
+            ) from error
+        raise

@@ -17,9 +17,15 @@ from pyiceberg.types import LongType, NestedField
 
 import deltacompact
 from deltacompact import ConflictError, DeltaStreamCatalog, InputError, NotFoundError, SchemaError, Settings, cli
+from deltacompact.base.errors import OutcomeUnknownError
 from deltacompact.catalog.mirror import mirror
 from deltacompact.change_feed import branch_bookmarks, stream_bookmarks, upserted_keys
-from deltacompact.iceberg.table.pyiceberg_door import CommitUnansweredError, IcebergTable
+from deltacompact.iceberg.table.pyiceberg_door import (
+    CommitRefusedError,
+    CommitThrottledError,
+    CommitUnansweredError,
+    IcebergTable,
+)
 from deltacompact.iceberg_modes.maintain.options import MaintainOptions
 from deltacompact.iceberg_modes.maintain.retention import plan_expiry
 from deltacompact.storage.local import LocalStore
@@ -629,11 +635,20 @@ def test_a_commit_of_a_writer_holds_up_no_move_of_a_bookmark_and_an_expiry_of_it
     moved(lambda: source.append(2))
     assert batch(source, from_="1999-01-01") == ([2] if move == "commit_bookmark" else [1, 2])
     (given,) = (name for name in source.lake.state(T).metadata.refs if name.startswith("bookmark.mirror."))
-    with pytest.raises(ConflictError, match="another consumer has moved bookmark 'mirror'"):
-        moved(lambda: source.lake.catalog.load_table(T).manage_snapshots().remove_tag(given).commit())
+
+    def expire():
+        source.lake.catalog.load_table(T).manage_snapshots().remove_tag(given).commit()
+
+    if move == "drop_bookmark":
+        moved(expire)  # it is gone, as was asked
+    else:
+        with pytest.raises(ConflictError, match="another consumer has moved bookmark 'mirror'"):
+            moved(expire)
 
 
-@pytest.mark.parametrize("answer", [ConflictError("sent twice"), CommitUnansweredError("504")])
+@pytest.mark.parametrize(
+    "answer", [ConflictError("sent twice"), CommitRefusedError("sent twice"), CommitUnansweredError("504")]
+)
 def test_a_move_of_a_bookmark_whose_answer_is_lost_is_known_again(tmp_path, monkeypatch, answer):
     source, tag, lost = Branch(tmp_path), IcebergTable.tag, []
     source.append(1)
@@ -652,6 +667,37 @@ def test_a_move_of_a_bookmark_whose_answer_is_lost_is_known_again(tmp_path, monk
     source.append(2)
     lost.clear()
     assert batch(source) == [2]
+    lost.clear()
+    source.table.drop_bookmark("mirror")
+    assert source.table.bookmarks() == []
+
+
+def test_a_catalog_that_does_not_move_a_bookmark_is_told(tmp_path, monkeypatch):
+    """One that is asked too often is asked again after a pause, twice as long each time."""
+    source, waits = Branch(tmp_path), []
+    source.append(1)
+    batch(source, from_="1999-01-01")
+
+    def refuses(error):
+        def refused(*arguments, **options):
+            raise error
+
+        monkeypatch.setattr(IcebergTable, "tag", refused)
+
+    monkeypatch.setattr(branch_bookmarks.time, "sleep", waits.append)
+    refuses(CommitThrottledError("TooManyRequests"))
+    for move in (
+        lambda: source.table.commit_bookmark("mirror"),
+        lambda: source.table.drop_bookmark("mirror"),
+        lambda: source.table.changes(bookmark="other", from_="1999-01-01"),
+    ):
+        waits.clear()
+        with pytest.raises(ConflictError, match=r"could not be moved, again and again \(TooManyRequests\)"):
+            move()
+        assert len(waits) == 19 and waits[0] <= 0.1 and waits[-1] > 2
+    refuses(CommitUnansweredError("504"))
+    with pytest.raises(OutcomeUnknownError, match=r"whether bookmark 'mirror' was moved: run it again \(504\)"):
+        source.table.commit_bookmark("mirror")
 
 
 def test_a_bookmark_that_is_moved_meanwhile_is_not_dropped(tmp_path, monkeypatch):

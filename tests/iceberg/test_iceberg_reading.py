@@ -166,6 +166,23 @@ def test_a_rollback_does_not_drop_a_commit_that_it_did_not_see(deleted, monkeypa
     assert 9 in ids(table)
 
 
+@pytest.mark.parametrize("said", ["sent twice, and 409", "sent twice, and 400", "lost"])
+def test_a_rollback_whose_answer_is_lost_is_seen_in_the_table(deleted, monkeypatch, said):
+    from deltacompact.iceberg.table.pyiceberg_door import CommitRefusedError, CommitUnansweredError, IcebergTable
+
+    answer = {"sent twice, and 409": ConflictError, "sent twice, and 400": CommitRefusedError}
+    table, move = table_of(deleted), IcebergTable.move
+    first = table.history()[0].snapshot_id
+
+    def loses(*arguments):
+        move(*arguments)
+        raise answer.get(said, CommitUnansweredError)(said)
+
+    monkeypatch.setattr(IcebergTable, "move", loses)
+    assert table.rollback(first).snapshot_id == first
+    assert ids(table) == [1, 2, 3]
+
+
 def test_a_table_without_a_snapshot_is_empty(lake):
     lake.create(T, COLUMNS)
     assert table_of(lake).read().num_rows == 0 and table_of(lake).history() == []
