@@ -7,15 +7,19 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from botocore.exceptions import ClientError
 from iceberg_fixtures import glue_lake  # noqa: F401
 from iceberg_lake import SETTINGS
 
 import deltacompact
+from deltacompact.base.errors import CredentialsError, InputError, OutcomeUnknownError
 from deltacompact.iceberg.table import locations
 from deltacompact.iceberg.table.locations import store_of
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes.maintain.maintain import Maintain
 from deltacompact.iceberg_modes.maintain.options import DAY_MS
+
+QUICK = {"commit.retry.min-wait-ms": "1", "commit.retry.max-wait-ms": "2"}
 
 
 def test_credentials_that_the_catalog_vends_reach_the_store(glue_lake, monkeypatch):
@@ -55,6 +59,78 @@ def test_our_own_settings_come_before_those_of_the_catalog(monkeypatch):
     monkeypatch.delenv("DELTACOMPACT_S3_ACCESS_KEY")
     monkeypatch.setenv("DELTACOMPACT_S3_ROLE_ARN", "arn:aws:iam::1:role/r")
     assert store_of("s3://lake/t", vended).settings.access_key is None
+
+
+@pytest.mark.parametrize(
+    ("code", "sent_before", "told"),
+    [
+        ("ExpiredTokenException", 0, CredentialsError),
+        ("AccessDeniedException", 0, InputError),
+        ("ResourceNumberLimitExceededException", 0, InputError),
+        ("ExpiredTokenException", 1, OutcomeUnknownError),
+    ],
+)
+def test_glue_refuses_a_commit_or_only_its_second_sending(glue_lake, monkeypatch, code, sent_before, told):
+    """boto3 sends a request again when its answer is lost. Then the first sending may have been carried out."""
+    lake, table_id = glue_lake
+    lake.create(table_id, pa.schema([("id", pa.int64())]), properties=QUICK)
+    for number in range(2):
+        lake.append(table_id, [{"id": number}])
+    table = IcebergTable.load(lake.catalog, table_id)
+    before = {stat.path for stat in table.store.list("")}
+    asked = []
+
+    def refuses(**request):
+        asked.append(request)
+        raise aws_error(code, "UpdateTable", sent_before)
+
+    monkeypatch.setattr(lake.catalog.glue, "update_table", refuses)
+    catalog = deltacompact.open_catalog(lake.catalog)
+    options = {"rewrite-all": "true"}
+    with pytest.raises(told, match=code):
+        deltacompact.compact(table_id, delta_catalog_client=catalog, options=options, settings=SETTINGS)
+    refused = told is not OutcomeUnknownError
+    assert len(asked) == (1 if refused else 8)
+    left = [stat.path for stat in table.store.list("") if stat.path not in before]
+    assert any(path.startswith("data/") for path in left) is not refused
+
+
+@pytest.mark.parametrize(
+    ("code", "told"), [("ExpiredTokenException", CredentialsError), ("AccessDeniedException", InputError)]
+)
+def test_glue_refuses_to_show_a_table(glue_lake, monkeypatch, code, told):
+    lake, table_id = glue_lake
+
+    def refuses(**request):
+        raise aws_error(code, "GetTable", 0)
+
+    monkeypatch.setattr(lake.catalog.glue, "get_table", refuses)
+    with pytest.raises(told, match=rf"^Iceberg catalog 'glue' refuses us: .*{code}"):
+        IcebergTable.load(lake.catalog, table_id)
+
+
+def test_credentials_of_the_store_expire_before_the_swap(glue_lake, monkeypatch):
+    """The metadata file cannot be written, so nothing was asked of the catalog."""
+    lake, table_id = glue_lake
+    lake.create(table_id, pa.schema([("id", pa.int64())]), properties=QUICK)
+    lake.append(table_id, [{"id": 1}])
+    lake.append(table_id, [{"id": 2}])
+
+    def expired(store, location, data, put=locations.put):
+        if location.endswith(".metadata.json"):
+            raise CredentialsError("the credentials have expired")
+        put(store, location, data)
+
+    monkeypatch.setattr(locations, "put", expired)
+    catalog = deltacompact.open_catalog(lake.catalog)
+    options = {"rewrite-all": "true"}
+    with pytest.raises(CredentialsError, match=r"^the credentials have expired$"):
+        deltacompact.compact(table_id, delta_catalog_client=catalog, options=options, settings=SETTINGS)
+
+
+def aws_error(code, operation, sent_before):
+    answer = {"Error": {"Code": code, "Message": "no"}, "ResponseMetadata": {"RetryAttempts": sent_before}}
+    return ClientError(answer, operation)
 
 
 @pytest.mark.parametrize("version", [2, 3])

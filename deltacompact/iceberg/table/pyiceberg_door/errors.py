@@ -2,16 +2,17 @@
 
     loading       no such table                          NotFoundError
                   no client, region or credentials       InputError               what to install or set
-                  401, 419                               CredentialsError         they have expired
-                  403                                    InputError               the catalog refuses us
+                  401, 419; AWS: ExpiredToken            CredentialsError         they have expired
+                  403; AWS: AccessDenied                 InputError               the catalog refuses us
                   no route, 500, 503, a page of HTML     StoreError               it does not answer
 
     committing    404, 409, a failed requirement         ConflictError            refused: others came first
                   429                                    CommitThrottledError     refused: we asked too often
                   400, 405, 406, 413, 422                CommitRefusedError       refused: it asks for the impossible
-                  401, 419                               CredentialsError         refused: they have expired
-                  403, 501                               InputError               refused: we may not
+                  401, 419; AWS: ExpiredToken            CredentialsError         refused: they have expired
+                  403, 501; AWS: AccessDenied            InputError               refused: we may not
                   500, 502, 503, 504, no answer          CommitUnansweredError    it may have been carried out
+                  what our own store said                the same                 before the swap
 
 A refusal answers one request. An earlier request of ours may have been carried out all the same (a proxy may have sent
 the commit twice): the caller must look at the table.
@@ -63,6 +64,15 @@ class CommitUnansweredError(StoreError):
     """The catalog did not say whether a commit took effect. Load the table again to see."""
 
 
+_AWS_REFUSALS: dict[str, type[InputError]] = {
+    **dict.fromkeys(("ExpiredToken", "ExpiredTokenException", "RequestExpired"), CredentialsError),
+    **dict.fromkeys(("AccessDenied", "AccessDeniedException"), InputError),
+    **dict.fromkeys(("InvalidSignatureException", "UnrecognizedClientException"), InputError),
+    **dict.fromkeys(("InvalidInputException", "ResourceNumberLimitExceededException"), CommitRefusedError),
+}
+"""What AWS answers to a request that it does not carry out."""
+
+
 @contextlib.contextmanager
 def answering(name: str) -> Iterator[None]:
     """Turn errors of a catalog that refuses us or does not answer into ours, of one line. Other errors pass."""
@@ -79,6 +89,8 @@ def answering(name: str) -> Iterator[None]:
     except NotInstalledError as error:
         raise InputError(f"Iceberg catalog {name!r} cannot be opened: {text_of(error)}") from error
     except Exception as error:  # of requests, SQLAlchemy, botocore or Thrift, whichever catalog it is
+        if (refusal := _aws_refusal(error)) is not None:
+            raise refusal(f"Iceberg catalog {name!r} refuses us: {text_of(error)}") from error
         if (missing := _MISSING.get(type(error).__name__)) is not None:
             raise InputError(f"Iceberg catalog {name!r} has no {missing}") from error
         raise StoreError(f"Iceberg catalog {name!r} does not answer: {text_of(error)}") from error
@@ -89,6 +101,8 @@ def committing(table_id: str) -> Iterator[None]:
     """Turn the answer to a commit into our errors: see the table above."""
     try:
         yield
+    except (InputError, ConflictError):  # of our own store, where the metadata file is written before the swap
+        raise
     except TooManyRequestsError as error:
         raise CommitThrottledError(f"{table_id}: {text_of(error)}") from error
     except (CommitFailedException, ValidationException, NoSuchTableError) as error:
@@ -101,8 +115,9 @@ def committing(table_id: str) -> Iterator[None]:
         status = _status(error)
         if status == HTTPStatus.NOT_FOUND:
             raise ConflictError(f"{table_id}: {text_of(error)}") from error
-        if status in _INVALID:
-            raise CommitRefusedError(f"{table_id}: the catalog refuses the commit: {text_of(error)}") from error
+        refusal = CommitRefusedError if status in _INVALID else _aws_refusal(error)
+        if refusal is not None:
+            raise refusal(f"{table_id}: the catalog refuses the commit: {text_of(error)}") from error
         raise CommitUnansweredError(f"{table_id}: {text_of(error)}") from error
 
 
@@ -110,6 +125,15 @@ def first_of(error: Exception) -> str:
     """The text of an error. Of a pydantic error, which lists every field with a link, only the first."""
     errors = getattr(error.__cause__, "errors", None)
     return text_of(errors()[0]["msg"] if callable(errors) else error)
+
+
+def _aws_refusal(error: Exception) -> type[InputError] | None:
+    """Our error for one in which AWS refuses a request. None: it is another one, or an earlier sending of the request,
+    whose answer was lost, may have been carried out."""
+    answer = getattr(error, "response", None)
+    if not isinstance(answer, dict) or answer.get("ResponseMetadata", {}).get("RetryAttempts"):
+        return None
+    return _AWS_REFUSALS.get(answer.get("Error", {}).get("Code"))
 
 
 def _status(error: Exception) -> int | None:
