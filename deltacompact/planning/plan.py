@@ -12,6 +12,7 @@ happens to the files after the last round, when the live rows are known.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -24,6 +25,7 @@ from deltacompact.base.numbers import ChainFileNumber, DeltaFileNumber, Ordinal
 from deltacompact.base.settings import Options
 from deltacompact.index.keys import Encoding
 from deltacompact.index.primary_key_index import IndexManifest
+from deltacompact.layout.cluster_by import ClusterColumn
 from deltacompact.layout.value_ranges import ValueRanges, stored_ranges
 from deltacompact.planning import sizing
 from deltacompact.planning.overlapping import LayoutBound, columns_of
@@ -115,10 +117,19 @@ class CompactionPlan:
         """The columns by which the rows are laid out, "day*3,customer"; "": they keep their order."""
         return self.options.cluster_by or ""
 
+    @cached_property
+    def cluster_columns(self) -> tuple[ClusterColumn, ...]:
+        """Those of `cluster_by` that the rows have."""
+        return columns_of(self.cluster_by, self.stored_schema)
+
     @property
     def clusters(self) -> bool:
         """Whether rows are laid out: the rows have some column to cluster by."""
-        return bool(columns_of(self.cluster_by, self.stored_schema))
+        return bool(self.cluster_columns)
+
+    def stored_fields(self, columns: Iterable[ClusterColumn]) -> pa.Schema:
+        """These columns as compacted files have them."""
+        return pa.schema([self.stored_schema.field(column.name) for column in columns])
 
     @property
     def layout_bound(self) -> LayoutBound:

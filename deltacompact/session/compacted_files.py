@@ -19,10 +19,11 @@ from deltacompact.base.errors import CorruptionError
 from deltacompact.base.model import DataFile, DeletionVector
 from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.planning.plan import SourceFile
-from deltacompact.session.arranging import check_certified, missing_outputs, ranges_of_sources
+from deltacompact.session.arranged_outputs import check_certified, missing_outputs
 from deltacompact.session.last_round import LastRound
 from deltacompact.session.records import UnresumableError, outputs_name, understood
 from deltacompact.session.workbench import Workbench
+from deltacompact.session.written_ranges import ranges_of_sources
 from deltacompact.steps.materialize import Materialized
 from deltacompact.table.documents import SchemaTable, file_from_json, file_to_json
 

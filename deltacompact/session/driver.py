@@ -25,7 +25,7 @@ from deltacompact.executors.executor import Executor
 from deltacompact.planning.decisions import account_after, counted_reasons
 from deltacompact.planning.outputs import OutputPlan
 from deltacompact.planning.plan import CompactionPlan, Round
-from deltacompact.session.arranging import forget_runs
+from deltacompact.session.arranged_outputs import forget_runs
 from deltacompact.session.compacted_files import compacted_files
 from deltacompact.session.last_round import LastRound, fold_last_round, resumed_last_round
 from deltacompact.session.records import PUBLISHED, SessionRecords, completion, session_id

@@ -27,11 +27,14 @@ from deltacompact.index.primary_key_index import IndexManifest, read_manifest
 from deltacompact.index.remap import Moves, RelocatedFile, Relocation
 from deltacompact.planning.outputs import OutputDecision, OutputPlan, follow, plan_outputs
 from deltacompact.session.all_to_all import Inputs, files_of, gather, scatter
-from deltacompact.session.arranging import RoutedGroups, lay_out, missing_outputs, written_ranges
+from deltacompact.session.arranged_outputs import missing_outputs
+from deltacompact.session.arranging import lay_out
+from deltacompact.session.cell_routing import RoutedGroups
 from deltacompact.session.output_tasks import MasksOf, OutputTasks
 from deltacompact.session.records import completion, round_name, understood
 from deltacompact.session.rounds import BetweenRounds, Deduped, dedupe_round
 from deltacompact.session.workbench import Workbench
+from deltacompact.session.written_ranges import written_ranges
 from deltacompact.steps.assign_pointers import (
     IndexResult,
     LastIndex,

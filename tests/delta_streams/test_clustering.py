@@ -542,14 +542,14 @@ def test_another_process_writes_the_outputs_from_the_recorded_runs_or_routes_the
 def test_an_attempt_that_resumes_goes_on_with_the_recorded_tree(monkeypatch, damage):
     store, expected = prepared()
     with monkeypatch.context() as patch, pytest.raises(Crash):
-        patch.setattr("deltacompact.session.arranging.route_held", lambda *inputs: (_ for _ in ()).throw(Crash()))
+        patch.setattr("deltacompact.session.cell_routing.route_held", lambda *inputs: (_ for _ in ()).throw(Crash()))
         compacted(DeltaStreamCatalog(store), 12)
     trees = [stat.path for stat in store.list("t/sessions/") if stat.path.endswith("/tree.json")]
     first = next(path for path in trees if b'"codec"' in store.get(path))
     if damage:
         store.put(first, damage)
     else:
-        monkeypatch.setattr("deltacompact.session.arranging.plant", lambda *inputs: pytest.fail("it has a tree"))
+        monkeypatch.setattr("deltacompact.session.cell_routing.plant", lambda *inputs: pytest.fail("it has a tree"))
     catalog = DeltaStreamCatalog(store)
     compacted(catalog, 12)
     assert (live(catalog), problems(catalog)) == (expected, [])
