@@ -5,6 +5,7 @@
     string                           ->  dictionary<int32, string>
     struct<>                         ->  null
     extension<json, string_view>     ->  string                        converts the storage values
+    string 10:00:00                  ->  time64                        by way of a timestamp
 
 The functions work array by array, never row by row. They raise pyarrow's own errors for values that do not fit.
 """
@@ -47,6 +48,8 @@ def converted(array: pa.Array, type_: pa.DataType) -> pa.Array:
         return remapped(array, type_, converted, converted)
     if is_list(array.type) and is_list(type_):
         return relisted(array, type_, converted)
+    if t.is_string(array.type) and t.is_time(type_):
+        return _times_of_day(array, type_)
     return array.cast(type_)
 
 
@@ -62,6 +65,17 @@ def without_view(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_string_view(type_):
         return pa.string()
     return pa.binary() if pa.types.is_binary_view(type_) else type_
+
+
+def _times_of_day(texts: pa.Array, type_: pa.DataType) -> pa.Array:
+    """The texts as times of day. Raises ArrowInvalid with the first text that is none."""
+    from deltacompact.base import compute as pc
+
+    some_day = "1970-01-01 "
+    try:
+        return pc.binary_join_element_wise(some_day, texts, "").cast(pa.timestamp(type_.unit)).cast(type_)
+    except pa.ArrowInvalid as error:
+        raise pa.ArrowInvalid(str(error).replace(some_day, "").partition(" as a scalar")[0]) from error
 
 
 def _into_dictionary(array: pa.Array, type_: pa.DataType) -> pa.Array:

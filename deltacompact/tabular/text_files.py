@@ -8,6 +8,7 @@ id<newline><newline>       an empty line in a file of one column, a null or noth
 {"id": 1, "day": null}     one JSON object a line; the file has each column that an object names
 {"day": null}              so this file has no column id, even if the table has one
 {"s": {"a": 1, "b": 2}}    b is kept, although earlier files have a struct of a alone
+{"m": {"k": 1}}            refused where the table has a map m: a key that a line lacks cannot be told from a null
 id;day                     one column, whose name has another program's separator: refused
 """
 
@@ -267,6 +268,8 @@ def _with_column_named(said: str, text: _FileText, delimiter: str) -> str | None
 
 
 def _not_of_type(name: str, type_: str, value: str) -> str:
+    if type_ == "null":  # see `parsed_type`
+        return f"column {name!r} is nested in earlier files, and {value} in CSV cannot be read: write it as JSON or Parquet"
     declare = ": declare its type when you create the table (--columns, columns=)" if _is_wider(type_, value) else ""
     return f"column {name!r} is {type_} in earlier rows or files, and {value} is not{declare}"
 
@@ -377,6 +380,11 @@ def _with_json_column_named(text: _FileText, types: dict[str, pa.DataType], said
         half = names[: len(names) // 2]
         names = half if fails(half) else names[len(half) :]
     type_ = types[names[0]]
+    if pa.types.is_map(type_) or "JSON to null from" in said:  # see `parsed_type`
+        return (
+            f"column {names[0]!r} is {type_} in earlier files, and JSON with a map in it cannot be read: "
+            "write it as Parquet"
+        )
     if (value := _NO_SUCH_JSON_VALUE.search(said)) is not None:
         return _not_of_type(names[0], str(type_), value[1])
     return f"column {names[0]!r} is {type_} in earlier rows or files, and this text has other values ({said})"
@@ -393,18 +401,26 @@ def _parsed(text: _FileText, types: dict[str, pa.DataType], unexpected: str) -> 
 
 
 def parsed_type(type_: pa.DataType, content_type: ContentType) -> pa.DataType:
-    """The type to parse a column in, which the parser supports. It is cast to the schema's own type afterwards."""
-    if content_type is ContentType.JSON and is_list(type_):
+    """The type to parse a column in, which the parser supports. It is cast to the schema's own type afterwards.
+
+    Null where the text cannot hold a value: maps in JSON, all that is nested in CSV. The column may be absent, or null.
+    """
+    t = pa.types
+    is_json = content_type is ContentType.JSON
+    if is_json and is_list(type_):
         return pa.list_(parsed_type(type_.value_type, content_type))
-    if content_type is ContentType.JSON and pa.types.is_struct(type_):  # one without fields, too: the text has `{}`
+    if is_json and t.is_struct(type_):  # one without fields, too: the text has `{}`
         return pa.struct([(field.name, parsed_type(field.type, content_type)) for field in type_])
+    if t.is_map(type_) or (not is_json and t.is_nested(type_)):
+        return pa.null()
     if (plain := schemas.plain_type(type_)) != type_:
         return parsed_type(plain, content_type)
-    if content_type is ContentType.CSV and _with_values(type_) is None:  # JSON has lists there, and CSV nulls
-        return pa.null()
-    if pa.types.is_float16(type_):
+    if is_json and t.is_duration(type_):
+        return pa.int64()
+    if is_json and t.is_fixed_size_binary(type_):
+        return pa.binary()
+    if t.is_float16(type_):
         return pa.float32()
-    as_text = pa.types.is_date(type_) or pa.types.is_time(type_)
-    if pa.types.is_large_string(type_) or (as_text and content_type is ContentType.JSON):
+    if t.is_large_string(type_) or (is_json and (t.is_date(type_) or t.is_time(type_))):
         return pa.string()
     return type_
