@@ -269,7 +269,7 @@ def _with_column_named(said: str, text: _FileText, delimiter: str) -> str | None
 
 def _not_of_type(name: str, type_: str, value: str) -> str:
     if type_ == "null":  # see `parsed_type`
-        return f"column {name!r} is nested in earlier files, and {value} in CSV cannot be read: write it as JSON or Parquet"
+        return f"column {name!r} is nested in earlier files, and {value} in CSV cannot be read: write JSON or Parquet"
     declare = ": declare its type when you create the table (--columns, columns=)" if _is_wider(type_, value) else ""
     return f"column {name!r} is {type_} in earlier rows or files, and {value} is not{declare}"
 
