@@ -1,13 +1,14 @@
-"""dlq list, show, redrive."""
+"""dlq list, show, redrive, drop."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
-from deltacompact.base.errors import NotFoundError
+from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.cli.answers import answer, say_json
 from sessions.cli.options import dead_letters_option, json_option, queue_option
 from sessions.cli.printed import visible
@@ -20,7 +21,7 @@ reason_option = click.option("--reason", metavar="REASON", help="Only those of t
 
 @click.group()
 def dlq() -> None:
-    """List, show and send back dead letters.
+    """List, show, send back and delete dead letters.
 
     A dead letter is a message that can never be served. It is kept with the reason and the field that is wrong.
 
@@ -28,6 +29,7 @@ def dlq() -> None:
     deltacompact-sessions dlq list    --queue /srv/queue
     deltacompact-sessions dlq show    --queue /srv/queue 01763778…
     deltacompact-sessions dlq redrive --queue /srv/queue --reason catalog_not_allowed
+    deltacompact-sessions dlq drop    --queue /srv/queue --reason invalid_document
     """
 
 
@@ -81,18 +83,46 @@ def redrive(
 ) -> None:
     """Send dead letters back to the queue: all, those with an ID, or those of one --reason."""
     opened = _opened(queue, dead_letters)
-    found = [letter for letter in _letters(opened, reason) if not message_ids or letter.id in message_ids]
-    if missing := set(message_ids) - {letter.id for letter in found}:
-        raise NotFoundError(f"no dead letter {min(missing)!r} in {queue}; nothing was sent")
+    found = _chosen(_letters(opened, reason), message_ids, queue, "sent")
     for letter in found:
         opened.redrive(letter)
     answer(as_json, {"redriven": [letter.id for letter in found]}, f"{len(found)} sent back to {queue}")
+
+
+@dlq.command()
+@queue_option
+@dead_letters_option
+@click.argument("message_ids", metavar="[ID ...]", nargs=-1)
+@reason_option
+@click.option("--all", "all_", is_flag=True, help="Without an ID and --reason: all dead letters.")
+@json_option
+def drop(
+    queue: str, dead_letters: str | None, message_ids: tuple[str, ...], reason: str | None, all_: bool, as_json: bool
+) -> None:
+    """Delete dead letters for good: those with an ID, those of one --reason, or --all."""
+    if all_ == bool(message_ids or reason):
+        raise InputError("say which dead letters to delete: their IDs, a --reason, or --all")
+    opened = _opened(queue, dead_letters)
+    found = _chosen(_letters(opened, reason), message_ids, queue, "deleted")
+    for letter in found:
+        opened.drop(letter)
+    answer(as_json, {"dropped": [letter.id for letter in found]}, f"{len(found)} deleted from {queue}")
 
 
 def _opened(queue: str, dead_letters: str | None) -> Queue:
     from sessions.queues.opening import open_queue
 
     return open_queue(queue, dead_letters, make=False)
+
+
+def _chosen(
+    letters: Sequence[DeadLetter], message_ids: Collection[str], queue: str, done: str
+) -> Sequence[DeadLetter]:
+    """Those with an id, or all where no id is named. Raises NotFoundError for an id that is not there."""
+    found = [letter for letter in letters if not message_ids or letter.id in message_ids]
+    if missing := set(message_ids) - {letter.id for letter in found}:
+        raise NotFoundError(f"no dead letter {min(missing)!r} in {queue}; nothing was {done}")
+    return found
 
 
 def _letters(queue: Queue, reason: str | None) -> list[DeadLetter]:

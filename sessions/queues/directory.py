@@ -121,6 +121,9 @@ class DirectoryQueue:
 
     def redrive(self, dead: DeadLetter) -> None:
         self._write(self._folder / "ready" / f"{dead.id}.0", _encoded(dead.body))
+        self.drop(dead)
+
+    def drop(self, dead: DeadLetter) -> None:
         self._dead(dead.id).unlink(missing_ok=True)
 
     def depth(self) -> Depth:

@@ -4,7 +4,7 @@
     receive        leased: a, for 60 s, receipt r1, received once
                    … nobody acknowledges it: ready again, and received a second time, receipt r2
     acknowledge    gone
-    dead_letter    among the dead letters, with reason and field; redrive sends it back
+    dead_letter    among the dead letters, with reason and field; redrive sends it back, drop deletes it
 
 Delivery is at least once and in any order: a receiver must bear to see a message twice.
 """
@@ -103,6 +103,9 @@ class Queue(Protocol):
 
     def redrive(self, dead: DeadLetter) -> None:
         """Send a dead letter back to the queue."""
+
+    def drop(self, dead: DeadLetter) -> None:
+        """Delete a dead letter."""
 
     def depth(self) -> Depth: ...
 

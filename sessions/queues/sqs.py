@@ -118,7 +118,12 @@ class SqsQueue:
     def redrive(self, dead: DeadLetter) -> None:
         with self._asking():
             self._client.send_message(**_outgoing(self.uri, dead.body, dead.id, dead.id))
-            self._client.delete_message(QueueUrl=self._dead_letters_url(), ReceiptHandle=dead.receipt)
+        self.drop(dead)
+
+    def drop(self, dead: DeadLetter) -> None:
+        url = self._dead_letters_url()
+        with self._asking(url):
+            self._client.delete_message(QueueUrl=url, ReceiptHandle=dead.receipt)
 
     def depth(self) -> Depth:
         """The counts that SQS approximates. The age of the oldest message is that of one this process has received.

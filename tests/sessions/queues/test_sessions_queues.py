@@ -102,7 +102,7 @@ def test_a_message_that_is_released_comes_again_after_its_time(queue, ahead):
     assert queue.receive(1, 0) == []
 
 
-def test_dead_letters_say_why_and_can_be_sent_back(queue):
+def test_dead_letters_say_why_and_can_be_sent_back_or_deleted(queue):
     sent = [queue.send(body) for body in ("a", "b")]
     for message in received(queue, 2):
         field = "partitions[3].day" if message.body == "a" else ""
@@ -117,6 +117,32 @@ def test_dead_letters_say_why_and_can_be_sent_back(queue):
     assert [letter.body for letter in queue.dead_letters()] == ["b"]
     (message,) = received(queue, 1)
     assert message.body == "a"
+    queue.drop(letters["b"])
+    queue.drop(letters["b"])
+    assert list(queue.dead_letters()) == [] and queue.depth().dead == 0
+
+
+def test_only_dead_letters_that_are_named_are_deleted(tmp_path, capsys):
+    queue, at = open_queue(str(tmp_path)), ["--queue", str(tmp_path)]
+    names = {queue.send(body): body for body in ("a", "b", "c")}
+    for message in queue.receive(3, 0):
+        reason = DeadReason.CATALOG_NOT_ALLOWED if message.body == "c" else DeadReason.INVALID_DOCUMENT
+        queue.dead_letter(message, reason, "", "bad")
+    first, *_ = names
+
+    def left() -> set[str]:
+        return {names[letter.id] for letter in queue.dead_letters()}
+
+    for words, code, bodies, said in (
+        ([], 2, "abc", "their IDs, a --reason, or --all"),
+        (["--all", first], 2, "abc", "their IDs, a --reason, or --all"),
+        ([first, "typo"], 2, "abc", "no dead letter 'typo'"),
+        ([first], 0, "bc", "1 deleted from"),
+        (["--reason", "catalog_not_allowed"], 0, "b", "1 deleted from"),
+        (["--all"], 0, "", "1 deleted from"),
+    ):
+        assert (run(["dlq", "drop", *at, *words]), left()) == (code, set(bodies)), words
+        assert said in "".join(capsys.readouterr())
 
 
 def test_many_receivers_get_each_message_once(queue):
