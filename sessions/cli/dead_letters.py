@@ -115,9 +115,7 @@ def _opened(queue: str, dead_letters: str | None) -> Queue:
     return open_queue(queue, dead_letters, make=False)
 
 
-def _chosen(
-    letters: Sequence[DeadLetter], message_ids: Collection[str], queue: str, done: str
-) -> Sequence[DeadLetter]:
+def _chosen(letters: Sequence[DeadLetter], message_ids: Collection[str], queue: str, done: str) -> Sequence[DeadLetter]:
     """Those with an id, or all where no id is named. Raises NotFoundError for an id that is not there."""
     found = [letter for letter in letters if not message_ids or letter.id in message_ids]
     if missing := set(message_ids) - {letter.id for letter in found}:
