@@ -2,6 +2,7 @@
 
 dispatcher     threads for messages, claims and job runs; start here     means         planner, launcher, settings, …
 intake         makes job runs of messages                                expiry        removes old job runs
+open_job_runs  which of them may be claimed now
 job_run_work   one job run, from its claim to its end                    planned       records planned sessions
 group_work     launches a group and follows it                           held_group    the state of a group
 attempts       the next attempt, once no earlier one can publish         retries       what follows a failed try

@@ -1,7 +1,7 @@
 """The dispatcher: any number of them share one queue and one state.
 
     receive   takes messages while there are free places; each message is accepted once, see intake.py
-    sweep     claims open job runs without a dispatcher, or whose dispatcher fell silent, if it is their turn
+    sweep     claims open job runs without a dispatcher, or whose dispatcher fell silent, see open_job_runs.py
     work      one thread for each job run that we hold, see job_run_work.py
     renew     renews every lease after a third of its time, in a thread of its own
     reap      ends clusters that no living job run owns
@@ -16,28 +16,25 @@ SIGTERM drains: running groups may end, then leases are given back. A second sig
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import math
 import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from deltacompact.base.errors import CorruptionError, DeltaCompactError, InputError, NotFoundError
 from deltacompact.base.wording import counted, one_line
 from sessions.base.ids import new_owner
 from sessions.base.model import DispatcherSign, JobRun, JobRunState
-from sessions.base.troubles import left_s, trouble_text
 from sessions.dispatch.intake import Intake
 from sessions.dispatch.job_run_work import JobRunWork
 from sessions.dispatch.means import Means
+from sessions.dispatch.open_job_runs import OpenJobRuns
 from sessions.launchers.reaper import Reaper
-from sessions.planning.turns import Turn, missing_launchers
 from sessions.queues.queue import Queue
-from sessions.records.leases import HeldJobRun, LeaseLostError, Stillness, claim, free_in_s, is_free
+from sessions.records.leases import HeldJobRun, LeaseLostError
 from sessions.records.state_store import OpenMark, StateStore
 
 _LOG = logging.getLogger("sessions")
@@ -51,12 +48,7 @@ _SWEEP_WAITING_EVERY_S = 5.0
 """The same while a job run waits for a job run of another dispatcher."""
 _SAY_EVERY_S = 20.0
 _FORGET_EVERY_S = 3600.0
-_LOOK_AGAIN_S = 30.0
-"""A job run that waits for another one, or that cannot be read, is left alone for this time."""
 _REAP_EVERY_S = 60.0
-_BORN_WITHIN_S = 3600.0
-_MISSING_FOR_S = 30.0
-_LOOK_FOR_CANCELLING_S = 30.0
 _GIVEN_BACK_FOR_S = 5.0
 """A job run that we gave back is left to other dispatchers for this time."""
 _JOB_RUNS_A_SESSION = 2
@@ -88,16 +80,11 @@ class Dispatcher:
         self._admission = means.admission
         self._reapers = reapers
         self._settings = means.settings
-        self._turns: dict[str, Turn] = {}
-        self._told: set[str] = set()
+        self._open = OpenJobRuns(self.owner, state, means)
         self._holding: dict[str, _Holding] = {}
         self._lock = threading.Lock()
-        self._busy_until_s: dict[str, float] = {}
-        self._behind: dict[str, str] = {}
-        self._stillness = Stillness()
         self._started_s = time.time()
         self._now_s = 0.0
-        self._open_ids: list[str] = []
         self._said_s = -_SAY_EVERY_S
         self._forgot_s = -_FORGET_EVERY_S
         self._sweep_s = 0.0
@@ -202,125 +189,29 @@ class Dispatcher:
         self._accepted.clear()
         self._sweep_s = time.monotonic() + _TROUBLED_FOR_S
         every_s = min(_SWEEP_EVERY_S, self._settings.lease_s / _SWEEP_OF_LEASE)
-        for mark in self._unheld():
+        for mark in self._open.unheld(self._holding):
             if not self._free():
                 every_s = 0.0  # more job runs wait: sweep again once a place is free
                 break
             self._guarded(lambda mark=mark: self._claim(mark))  # type: ignore[misc]
-        if self._behind.keys() - self._holding.keys():
+        if self._open.behind.keys() - self._holding.keys():
             every_s = min(every_s, _SWEEP_WAITING_EVERY_S)
-        next_s = min(self._busy_until_s.values(), default=math.inf)
-        self._sweep_s = min(time.monotonic() + every_s, max(next_s, time.monotonic() + min(every_s, _TROUBLED_FOR_S)))
-
-    def _unheld(self) -> Iterator[OpenMark]:
-        """Open job runs, the oldest first, without those that another dispatcher was seen to work on a moment ago, and
-        those that wait for an earlier job run of the same stream."""
-        marks = self.state.open_job_runs()
-        self._open_ids = [mark.job_run_id for mark in marks]
-        open_ids = set(self._open_ids)
-        self._turns = {name: turn for name, turn in self._turns.items() if name in open_ids}
-        self._told &= open_ids
-        self._stillness.keep(open_ids)
-        self._busy_until_s = {name: at_s for name, at_s in self._busy_until_s.items() if name in open_ids}
-        for name, ahead in list(self._behind.items()):
-            if name not in open_ids or ahead not in open_ids:
-                del self._behind[name]
-                self._busy_until_s.pop(name, None)  # its turn has come
-        for mark in marks:
-            busy_until_s = self._busy_until_s.get(mark.job_run_id, 0.0)
-            if mark.job_run_id not in self._holding and time.monotonic() >= busy_until_s:
-                yield mark
+        now_s = time.monotonic()
+        self._sweep_s = min(now_s + every_s, max(self._open.next_s, now_s + min(every_s, _TROUBLED_FOR_S)))
 
     def _claim(self, mark: OpenMark) -> None:
-        job_run_id = mark.job_run_id
-        try:
-            stored = self.state.job_run(job_run_id)
-        except NotFoundError:
-            return  # it is being accepted: the mark comes before the record
-        except CorruptionError as error:  # logged once; another version may be able to read it
-            self.state.leave_out(job_run_id, error)
-            self._busy_until_s[job_run_id] = time.monotonic() + _LOOK_AGAIN_S
-            return
-        if stored.value.state.ended:
-            self._close(mark, stored.value)
-            return
-        now_s = self._store_now_s()
-        still_s = self._stillness.of_s(stored)
-        if not is_free(stored, now_s, still_s):
-            free_in = free_in_s(stored, now_s, still_s)
-            self._busy_until_s[job_run_id] = time.monotonic() + max(_TROUBLED_FOR_S, free_in)
-            return
-        if self._waits(stored.value):
-            return
-        held = claim(self.state, stored, self.owner, self._settings.lease_s, now_s, still_s)
+        held = self._open.claimed(mark, self._store_now_s())
         if held is None:
             return
-        self._told.discard(job_run_id)
-        self._behind.pop(job_run_id, None)
-        _LOG.info("job run %s claimed, epoch %s", job_run_id, held.epoch)
         work = JobRunWork(held, self._means)
-        thread = threading.Thread(target=work.run, name=job_run_id, daemon=True)
+        thread = threading.Thread(target=work.run, name=mark.job_run_id, daemon=True)
         try:
             thread.start()
         except RuntimeError:  # no thread is left here: another dispatcher may have one
             held.release()
             raise
         with self._lock:
-            self._holding[job_run_id] = _Holding(held, thread, time.monotonic())
-
-    def _close(self, mark: OpenMark, run: JobRun) -> None:
-        """Remove a mark that was left behind. The mark of a new life is put a moment before its record: it stays."""
-        if mark.life <= run.life:
-            self.state.close(run)
-        elif self._store_now_s() - mark.accepted_s > _BORN_WITHIN_S:
-            self.state.close_unborn(mark, run)
-        else:
-            self._busy_until_s[run.id] = time.monotonic() + _TROUBLED_FOR_S
-
-    def _waits(self, run: JobRun) -> bool:
-        """Whether the job run must wait: for its time, for a launcher, or for its turn. A cancelled one never waits."""
-        if run.cancelling:
-            return False
-        if run.trouble is not None and (wait_s := left_s(run.trouble, self._means.clock())) > 0:
-            self._pass_over(run.id, min(wait_s, _LOOK_FOR_CANCELLING_S), trouble_text(run.trouble))
-            return True
-        if missing := missing_launchers(run, self._launcher.names):
-            self._pass_over(run.id, _MISSING_FOR_S, f"it is planned for {', '.join(missing)}, which is not here")
-            return True
-        if (ahead := self._ahead_of(run)) is not None:
-            self._behind[run.id] = ahead
-            self._pass_over(run.id, _LOOK_AGAIN_S, f"{ahead} works on the same stream, or was accepted before it")
-            return True
-        return False
-
-    def _pass_over(self, job_run_id: str, for_s: float, why: str) -> None:
-        """Leave a job run alone for a while: other dispatchers may be able to work on it."""
-        self._busy_until_s[job_run_id] = time.monotonic() + for_s
-        if job_run_id not in self._told:
-            self._told.add(job_run_id)
-            _LOG.info("job run %s waits: %s", job_run_id, why)
-
-    def _ahead_of(self, run: JobRun) -> str | None:
-        """The open job run that must end before this one may begin. None: there is none."""
-        turn = Turn.of(run)
-        for job_run_id in self._open_ids:
-            if job_run_id == run.id:
-                continue
-            with contextlib.suppress(NotFoundError, CorruptionError):  # it is being accepted, or is damaged
-                if job_run_id not in self._turns:
-                    self._turns[job_run_id] = self._turn(job_run_id)
-                other = self._turns[job_run_id]
-                if not other.streams.overlap(turn.streams):
-                    continue
-                # Its streams and acceptance never change. If it matters whether it has begun, read that again.
-                if not turn.begun and other.was_accepted_before(turn):
-                    return job_run_id
-                if self._turn(job_run_id).goes_before(turn):
-                    return job_run_id
-        return None
-
-    def _turn(self, job_run_id: str) -> Turn:
-        return Turn.of(self.state.job_run(job_run_id).value)
+            self._holding[mark.job_run_id] = _Holding(held, thread, time.monotonic())
 
     def _free(self) -> int:
         return max(0, self._admission.limits.sessions_max * _JOB_RUNS_A_SESSION - len(self._holding))
@@ -330,12 +221,12 @@ class Dispatcher:
             for job_run_id, holding in list(self._holding.items()):
                 if not holding.thread.is_alive():
                     del self._holding[job_run_id]
-                    if set(self._open_ids) - {job_run_id, *self._holding}:
+                    if set(self._open.ids) - {job_run_id, *self._holding}:
                         self._sweep_s = 0.0  # one of these may have waited for it
                     if self._settings.drain and holding.held.run.state is JobRunState.FAILED:
                         self.failed.append(holding.held.run)
                     if not holding.held.run.state.ended:
-                        self._busy_until_s[job_run_id] = time.monotonic() + _GIVEN_BACK_FOR_S
+                        self._open.leave(job_run_id, _GIVEN_BACK_FOR_S)
 
     def _is_drained(self) -> bool:
         """Whether the queue is empty, and then no job run is open: a message is acknowledged after its job run is

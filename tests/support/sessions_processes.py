@@ -39,6 +39,7 @@ _FORKS = Forks(
 _QUICK = {
     "sessions.dispatch.dispatcher": {"_TICK_S": 0.02, "_POLL_WHEN_DRAINING_S": 0.1, "_TROUBLED_FOR_S": 0.1},
     "sessions.dispatch.job_run_work": {"_ROUND_EVERY_S": 0.02},
+    "sessions.dispatch.open_job_runs": {"_SOON_S": 0.1},
     "sessions.dispatch.looks": {"_LOOK_EVERY_S": 0.2},
     "sessions.launchers.local": {"_TERMINATED_WITHIN_S": 1.0},
     "sessions.queues.directory": {"_POLL_S": 0.02},

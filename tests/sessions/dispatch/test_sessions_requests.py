@@ -133,7 +133,7 @@ def test_a_dispatcher_that_idles_for_a_month_costs_two_dollars_at_most(counted, 
     recorder = EventRecorder(StateStore(counted))
     dispatcher = dispatcher_of(str(tmp_path / "queue"), counted, settings=settings, logs=str(tmp_path / "logs"))
     clock = [0.0]
-    monkeypatch.setattr("sessions.dispatch.dispatcher.time", _Ticking(clock))
+    _let_tick(clock, monkeypatch)
     courier = Courier(dispatcher.state, None, recorder, clock=lambda: clock[0])
     dispatcher._say(), dispatcher._sweep(), courier.deliver()
     counted.reset()
@@ -167,6 +167,12 @@ class _Ticking:
     def sleep(self, seconds: float) -> None: ...
 
 
+def _let_tick(clock: list[float], patch: pytest.MonkeyPatch) -> None:
+    """A dispatcher's time passes with this clock."""
+    for module in ("dispatcher", "open_job_runs"):
+        patch.setattr(f"sessions.dispatch.{module}.time", _Ticking(clock))
+
+
 def history(store: MemoryStore, many: int) -> None:
     """Job runs that have ended: two are written by the state store, the others are copies of their objects."""
     state = StateStore(store)
@@ -189,7 +195,7 @@ def a_minute(store: CountingStore, tmp_path, monkeypatch) -> Counter[str]:
     """What a dispatcher, its courier, its page with a stream and its metrics ask in a minute, once they are warm."""
     clock = [0.0]
     with monkeypatch.context() as patch:
-        patch.setattr("sessions.dispatch.dispatcher.time", _Ticking(clock))
+        _let_tick(clock, patch)
         state = StateStore(store)
         dispatcher = dispatcher_of(str(tmp_path / "queue"), store, logs=str(tmp_path / "logs"))
         courier = Courier(state, None, EventRecorder(state), clock=lambda: clock[0])
@@ -221,7 +227,7 @@ def test_a_minute_costs_the_same_whether_no_job_run_or_thousands_have_ended(coun
 @pytest.mark.slow
 def test_job_runs_that_wait_for_one_of_their_stream_cost_one_listing_a_sweep(counted, tmp_path, monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr("sessions.dispatch.dispatcher.time", _Ticking(clock))
+    _let_tick(clock, monkeypatch)
     state = StateStore(counted)
     for number in range(200):
         state.accept(job_run(f"run-{number:03d}", state=JobRunState.ACCEPTED, lease=None, accepted_s=float(number)))
@@ -232,7 +238,7 @@ def test_job_runs_that_wait_for_one_of_their_stream_cost_one_listing_a_sweep(cou
     for second in range(5):
         clock[0] = float(second * 5)
         dispatcher._sweep()
-    assert not dispatcher._holding and len(dispatcher._behind) == 199
+    assert not dispatcher._holding and len(dispatcher._open.behind) == 199
     counted.reset()
     clock[0] = 25.0
     dispatcher._sweep()
