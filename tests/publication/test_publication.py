@@ -16,12 +16,19 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import deltacompact
 from deltacompact import cli
-from deltacompact.base.errors import InputError, NotFoundError, SchemaError, StoreError
+from deltacompact.base.errors import (
+    ConflictError,
+    InputError,
+    NotFoundError,
+    OutcomeUnknownError,
+    SchemaError,
+    StoreError,
+)
 from deltacompact.catalog.mirror import mirror
 from deltacompact.delta_streams.appending.stream_writer import StreamWriter
 from deltacompact.delta_streams.versions import rollback, versions
 from deltacompact.iceberg.table.content_files import Content
-from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.pyiceberg_door import CommitUnansweredError, IcebergTable
 from deltacompact.maintenance.vacuum.vacuum import vacuum
 from deltacompact.publication.iceberg import held, target
 from deltacompact.publication.iceberg.held import held_files
@@ -789,6 +796,55 @@ def test_other_engines_may_not_delete_the_streams_files(orders):
     assert orders.lake.catalog.load_table(ICEBERG).properties["gc.enabled"] == "false"
 
 
+@pytest.mark.parametrize("answer", ["a compaction came first", "sent twice, and 409", "lost"])
+def test_a_vacuum_whose_expiry_is_refused_or_not_answered_goes_on(orders, monkeypatch, answer):
+    """It failed, and the metadata files of the snapshots that it had expired stayed for ever."""
+    for number in range(2):
+        orders.append([{"id": number}])
+        orders.compact()
+        orders.publish()
+    expire, asked = IcebergTable.expire, []
+
+    def refused(*arguments):
+        asked.append(arguments)
+        if len(asked) > 1:
+            return expire(*arguments)
+        if answer == "a compaction came first":
+            orders.append([{"id": 2}])
+            orders.compact()
+            return expire(*arguments)
+        expire(*arguments)
+        raise (CommitUnansweredError if answer == "lost" else ConflictError)(answer)
+
+    monkeypatch.setattr(IcebergTable, "expire", refused)
+    vacuum(orders.catalog, T, age_min_s=0, force=True)
+    assert len(asked) == (2 if answer == "a compaction came first" else 1)
+    state = orders.lake.state(ICEBERG)
+    named = {snapshot.manifest_list for snapshot in state.metadata.snapshots.values()}
+    named |= {manifest.path for manifest in state.manifests}
+    assert {path.as_uri() for path in Path(orders.lake.folder, "warehouse").rglob("*.avro")} == named
+    assert orders.shown() == orders.compacted()
+
+
+def test_a_vacuum_whose_expiry_is_never_answered_deletes_nothing(orders, monkeypatch):
+    for number in range(2):
+        orders.append([{"id": number}])
+        orders.compact()
+        orders.publish()
+    before = set(Path(orders.lake.folder).rglob("*.*"))
+
+    def silent(*arguments):
+        raise CommitUnansweredError("504")
+
+    monkeypatch.setattr(IcebergTable, "expire", silent)
+    monkeypatch.setattr(held.time, "sleep", lambda seconds: None)
+    with pytest.raises(
+        OutcomeUnknownError, match=r"1 old snapshot could not be expired, so nothing was deleted \(504\)"
+    ):
+        vacuum(orders.catalog, T, age_min_s=0, force=True)
+    assert set(Path(orders.lake.folder).rglob("*.*")) == before
+
+
 def test_what_a_failed_vacuum_leaves_in_the_iceberg_tables_folder_is_an_orphan(orders, monkeypatch):
     """It stayed for ever: the vacuum knows only files of snapshots, and maintain deleted nothing without gc.enabled."""
     for number in range(2):
@@ -798,11 +854,11 @@ def test_what_a_failed_vacuum_leaves_in_the_iceberg_tables_folder_is_an_orphan(o
     folder = Path(orders.lake.folder, "warehouse")
     before = set(folder.rglob("*.avro"))
 
-    def refuses(store, path):
-        raise StoreError(f"{path}: S3 answered 503")
+    def refuses(store, paths):
+        raise StoreError(f"{paths[0]}: S3 answered 503")
 
     with monkeypatch.context() as patch:
-        patch.setattr(held.locations, "discard", refuses)
+        patch.setattr(held.locations, "discard_all", refuses)
         with pytest.raises(StoreError):
             vacuum(orders.catalog, T, age_min_s=0, force=True)
     vacuum(orders.catalog, T, age_min_s=0, force=True)
