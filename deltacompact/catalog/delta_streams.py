@@ -72,15 +72,15 @@ class DeltaStreamCatalog(DeltaStreamCalls, UsersWords):
 
     def __str__(self) -> str:
         """What `show` prints: a line for each table."""
+        from deltacompact.reports.catalog_report import catalog_document, print_catalog
         from deltacompact.reports.shown import printed
-        from deltacompact.reports.table_report import catalog_document, print_catalog
 
         tables = catalog_document(self).document
         return printed(lambda out: print_catalog(out, self.where, tables))
 
     def _repr_html_(self) -> str:
         """The tables, the ten worst of many: for notebooks."""
-        from deltacompact.reports.table_report import catalog_as_html, catalog_document
+        from deltacompact.reports.catalog_report import catalog_as_html, catalog_document
 
         return catalog_as_html(self.where, catalog_document(self).document)
 

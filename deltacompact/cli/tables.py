@@ -127,7 +127,7 @@ def create(
     except ConflictError as error:
         if not existed:
             raise
-        from deltacompact.reports.table_report import declared
+        from deltacompact.reports.declared import declared
 
         raise ConflictError(f"table {table!r} exists already and is declared otherwise: {declared(before)}") from error
     changed = []
@@ -182,16 +182,16 @@ def show(catalog: DeltaStreamCatalog | IcebergCatalog, table: str | None, **opti
 def _show_streams(catalog: DeltaStreamCatalog, table: str | None, options: dict[str, Any]) -> None:
     from deltacompact.cli.console import out
     from deltacompact.cli.counting import opening
-    from deltacompact.reports import table_report
+    from deltacompact.reports import catalog_report, table_report, version_report
 
     if table is None and options["versions"]:
         raise click.UsageError("--versions needs a TABLE")
     if options["usd_per_core_hour"] is not None and (table is None or options["versions"]):
         raise click.UsageError("--usd-per-core-hour needs a TABLE, and is not for --versions")
     if table is None:
-        shown = table_report.catalog_document(catalog, options["quick"], opening)
+        shown = catalog_report.catalog_document(catalog, options["quick"], opening)
     elif options["versions"]:
-        shown = table_report.versions_document(catalog, table)
+        shown = version_report.versions_document(catalog, table)
     else:
         shown = table_report.table_document(catalog, table, opening, options["usd_per_core_hour"])
     if options["as_json"]:
@@ -199,9 +199,9 @@ def _show_streams(catalog: DeltaStreamCatalog, table: str | None, options: dict[
     elif table is None:
         missing = not (shown.document or catalog.is_remote or os.path.isdir(catalog.where))
         where = f"{catalog.where}{_no_such_folder(catalog) if missing else ''}"
-        table_report.print_catalog(out, where, shown.document)
+        catalog_report.print_catalog(out, where, shown.document)
     else:
-        print_ = table_report.print_versions if options["versions"] else table_report.print_table
+        print_ = version_report.print_versions if options["versions"] else table_report.print_table
         print_(out, shown, detail_of(options))
     if shown.errors:
         raise Failed(shown.errors[0])

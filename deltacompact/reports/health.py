@@ -21,9 +21,9 @@ from deltacompact.base.thresholds import Thresholds
 from deltacompact.base.wording import counted, error_document, one_line, size
 from deltacompact.delta_streams.streams import Streams
 from deltacompact.maintenance.health import Health, health_of, worst_first
+from deltacompact.reports.counting import Counting, silently
 from deltacompact.reports.scale import WORST, Detail
 from deltacompact.reports.shown import printed
-from deltacompact.reports.table_report import Counting, silently
 from deltacompact.reports.words import NOTHING_HELD
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from deltacompact.base.partitions import done_for_each
 from deltacompact.base.wording import counted, error_document, size
 from deltacompact.iceberg.table.metadata import MAIN
 from deltacompact.iceberg_modes.compacted import compacted_s
+from deltacompact.reports.counting import Counting, silently
 from deltacompact.reports.scale import Detail
-from deltacompact.reports.table_report import Counting, silently
 from deltacompact.reports.words import Report, in_columns, minute
 
 if TYPE_CHECKING:

@@ -1,189 +1,32 @@
-"""The reports of `show`: the tables of a catalog, the streams of a table, the versions of each stream."""
+"""The report of `show` on a table: its streams, what waits in them, and what a compaction would take."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 from deltacompact.base.errors import DeltaCompactError
-from deltacompact.base.model import CompactedDelta, DataFile, LifecycleState, Partition, Readers, Table
+from deltacompact.base.model import CompactedDelta, DataFile, LifecycleState, Partition
 from deltacompact.base.notebooks import html_table
-from deltacompact.base.partitions import done_for_each, side_by_side
+from deltacompact.base.partitions import side_by_side
 from deltacompact.base.printable import named
 from deltacompact.base.wording import counted, error_document, size
-from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.sizes import sizes_of
 from deltacompact.delta_streams.streams import Streams
 from deltacompact.index.primary_key_index import read_manifest
+from deltacompact.reports.counting import Counting, silently
+from deltacompact.reports.declared import keys_document
 from deltacompact.reports.scale import Detail, worst_lines
-from deltacompact.reports.sizes import Sizes, added, compacted_words, read_through, sizes_document, waiting_words
-from deltacompact.reports.words import Report, depth_lines, in_columns, minute, moment, position_text
+from deltacompact.reports.size_cells import SIZE_COLUMNS, badness, size_cells, sizes_or_failed
+from deltacompact.reports.sizes import added, compacted_words, sizes_document, waiting_words
+from deltacompact.reports.words import Report, depth_lines, moment, position_text
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from deltacompact.reports.plan_report import PlannedTotal
-
-Counting = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
-"""Tells what is being done, and to how many: what it yields is called for each. On a terminal it is a bar."""
-
-
-@contextlib.contextmanager
-def silently(doing: str, partitions: int) -> Iterator[Callable[[], None]]:
-    """Tells nobody."""
-    yield lambda: None
-
-
-def declared(table: Table) -> str:
-    """The declared keys of a table, in words."""
-    primary = ", ".join(table.keys.primary) if table.keys else "not declared"
-    sort = ", ".join(f"{key.name}:{key.direction.value}" for key in table.keys.sort) if table.keys else ""
-    partitioned = ", ".join(table.partition_keys)
-    retention = table.tombstone_retention
-    return (
-        f"primary keys {primary}; sort keys {sort or 'none'}; partition keys {partitioned or 'none'}; "
-        f"tombstone retention {'for ever' if retention is None else retention}; schema mode {table.schema_mode}; "
-        f"columns {_columns_in_words(table) or 'not declared'}"
-    )
-
-
-def _columns_in_words(table: Table) -> str:
-    return ", ".join(f"{field.name} {field.type}" for field in table.columns or ())
-
-
-_TABLES_AT_ONCE = 8
-"""Tables whose partitions are looked for at a time: each asks the store for many at a time itself."""
-
-
-def catalog_document(catalog: Streams, quick: bool = False, counting: Counting = silently) -> Report:
-    """The tables of a catalog, with the sizes of their streams unless `quick`. They are opened side by side."""
-    names = catalog.tables()
-    at_once = min(catalog.at_once, _TABLES_AT_ONCE)
-    there, errors = done_for_each(names, lambda name: (catalog.described(name), catalog.partitions(name)), at_once)
-    rows: dict[str, dict[str, Any]] = {
-        table.table_id: {**_keys_document(table), "partitions": len(partitions)} for table, partitions in there
-    }
-    rows |= {name: {"table": name, "error": error_document(error)} for name, error in errors}
-    unreadable: list[tuple[Any, Exception]] = []
-    if not quick:
-        unreadable = _add_sizes(
-            catalog, rows, [(table.table_id, each) for table, found in there for each in found], counting
-        )
-    return Report([rows[name] for name in names], tuple(error for _, error in (*errors, *unreadable)))
-
-
-def _add_sizes(
-    catalog: Streams, rows: dict[str, dict[str, Any]], streams: Sequence[tuple[str, Partition]], counting: Counting
-) -> list[tuple[Any, Exception]]:
-    """Add sizes to the rows of tables. Of a table with streams that cannot be read, those of the others."""
-    now_s = catalog.clock()
-    with counting(f"opening the streams of {counted(len(rows), 'table')}", len(streams)) as one_is_done:
-
-        def opened(stream: tuple[str, Partition]) -> tuple[str, dict[str, Any]]:
-            try:
-                return stream[0], sizes_document(sizes_of(catalog.state(*stream)), now_s)
-            finally:
-                one_is_done()
-
-        found, errors = done_for_each(streams, opened, catalog.at_once)
-    by_table: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for name, sizes in found:
-        by_table[name].append(sizes)
-    for name, row in rows.items():
-        if "error" not in row:
-            row["sizes"] = added(by_table[name])
-    for (name, _), error in errors:
-        row = rows[name]
-        row["failed_partitions"] = row.get("failed_partitions", 0) + 1
-        row["first_error"] = row.get("first_error", error_document(error))
-    return errors
-
-
-_SIZE_COLUMNS = ("rows", "dead rows", "deltas", "delta rows", "bytes", "oldest (UTC)", "compacted (UTC)")
-"""What is compacted; what waits, and in bytes all together; the time of the oldest delta, the last compaction."""
-_COLUMNS = (
-    "partitions",
-    *_SIZE_COLUMNS,
-    "table",
-    "partition keys",
-    "primary keys",
-    "sort keys",
-    "destination of",
-)
-_NUMBERS = _COLUMNS.index("table")
-
-
-def print_catalog(out: Console, where: str, tables: list[dict[str, Any]]) -> None:
-    """A line for each table of the catalog at `where`. A column without any value is left out."""
-    if not tables:
-        out.print(f"no tables in {where}")
-    rows = [_COLUMNS, *(_catalog_cells(table) for table in tables if "error" not in table)]
-    kept = [n for n, name in enumerate(_COLUMNS) if name == "table" or any(row[n] != "-" for row in rows[1:])]
-    cells = [[row[n] for n in kept] for row in rows]
-    for line in in_columns(cells, right=sum(n < _NUMBERS for n in kept)) if len(rows) > 1 else ():
-        out.print(line)
-    for table in tables:
-        if "error" in table:
-            out.print(f"{table['table']}: failed: {table['error']['message']}", style="red")
-        if "failed_partitions" in table:
-            failed = counted(table["failed_partitions"], "partition")
-            out.print(f"{table['table']}: {failed} failed: {table['first_error']['message']}", style="red")
-
-
-def catalog_as_html(caption: str, tables: list[dict[str, Any]]) -> str:
-    """The tables, the ten of many whose readers fold most rows, in the columns in which `show` lists them."""
-    rows = [(*_sizes_or_failed(table), table["table"]) for table in Detail().chosen(tables, _badness)]
-    return html_table(f"{caption}: {counted(len(tables), 'table')}", (*_SIZE_COLUMNS, "table"), rows)
-
-
-def _sizes_or_failed(thing: dict[str, Any]) -> tuple[str, ...]:
-    """The cells of a table's or a partition's sizes."""
-    return _size_cells(thing["sizes"]) if "sizes" in thing else ("failed",) * len(_SIZE_COLUMNS)
-
-
-def _catalog_cells(table: dict[str, Any]) -> tuple[str, ...]:
-    sizes = table.get("sizes")
-    return (
-        f"{table['partitions']:,}",
-        *(_size_cells(sizes) if sizes else ("-",) * len(_SIZE_COLUMNS)),
-        table["table"],
-        ", ".join(table["partition_keys"]) or "-",
-        ", ".join(table["primary_keys"] or ["(not declared)"]),
-        ", ".join(table["sort_keys"] or []) or "-",
-        table["destination_of"] or "-",
-    )
-
-
-def _size_cells(sizes: Sizes) -> tuple[str, ...]:
-    """As `_SIZE_COLUMNS` has them."""
-    return (
-        f"{sizes['rows']:,}",
-        *(f"{sizes[name]:,}" if sizes[name] else "-" for name in ("dead_rows", "deltas", "delta_rows")),
-        size(sizes["bytes"] + sizes["delta_bytes"]),
-        "-" if sizes["oldest_delta_s"] is None else minute(sizes["oldest_delta_s"]),
-        "-" if sizes["compacted_s"] is None else minute(sizes["compacted_s"]),
-    )
-
-
-def _keys_document(table: Table) -> dict[str, Any]:
-    return {
-        "table": table.table_id,
-        "partition_keys": table.partition_keys,
-        "primary_keys": table.keys.primary if table.keys else None,
-        "sort_keys": [f"{k.name}:{k.direction.value}" for k in table.keys.sort] if table.keys else None,
-        "destination_of": table.source_table_id,
-        "publication": table.publication,
-        "schema_mode": table.schema_mode,
-        "readers": table.readers or Readers.FILES,
-        "cluster_by": table.cluster_by,
-        "declared_columns": {field.name: str(field.type) for field in table.columns} if table.columns else None,
-    }
 
 
 def table_document(
@@ -211,7 +54,7 @@ def table_document(
     table = catalog.described(table_id)  # after the states: a first compaction declares the keys before its seal
     errors = tuple(stream for stream in found if isinstance(stream, Exception))
     files = [stream[1] for stream in found if not isinstance(stream, Exception)]
-    document = {**_keys_document(table), "depth": _depths(files, table.cluster_by), "streams": streams}
+    document = {**keys_document(table), "depth": _depths(files, table.cluster_by), "streams": streams}
     if not any(each.get("deltas") for each in streams):
         return Report(document, errors)
     expected, words = _expected(catalog, table_id, partitions, usd_per_core_hour)
@@ -329,7 +172,7 @@ def print_table(out: Console, shown: Report, detail: Detail) -> None:
     if detail.is_screenful(len(streams)):
         _print_worst(out, streams, detail)
         return
-    for stream in detail.chosen(streams, _badness):
+    for stream in detail.chosen(streams, badness):
         _print_stream(out, stream, detail)
     for line in detail.rest(len(streams), "partition"):
         out.print(line)
@@ -338,11 +181,11 @@ def print_table(out: Console, shown: Report, detail: Detail) -> None:
 def table_as_html(shown: Report) -> str:
     """The partitions, the ten worst of many, as a table whose caption is what `show` says first."""
     document, streams = shown.document, shown.document["streams"]
-    worst = Detail().chosen(streams, _badness)
-    rows = [(*_sizes_or_failed(stream), named(stream["partition"])) for stream in worst]
+    worst = Detail().chosen(streams, badness)
+    rows = [(*sizes_or_failed(stream), named(stream["partition"])) for stream in worst]
     keys = ", ".join(document["primary_keys"] or ["not declared yet"])
     caption = f"{document['table']}: primary keys {keys}; {counted(len(streams), 'partition')}"
-    return html_table(caption, (*_SIZE_COLUMNS, "partition"), rows)
+    return html_table(caption, (*SIZE_COLUMNS, "partition"), rows)
 
 
 def _total_lines(streams: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -358,17 +201,13 @@ def _total_lines(streams: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield f"  compacted last at {moment(total['compacted_s'])}{besides}"
 
 
-def _badness(thing: dict[str, Any]) -> tuple[bool, int]:
-    return "error" in thing, read_through(thing["sizes"]) if "sizes" in thing else 0
-
-
 def _print_worst(out: Console, streams: Sequence[dict[str, Any]], detail: Detail) -> None:
-    worst = detail.chosen(streams, _badness)
+    worst = detail.chosen(streams, badness)
     for stream in worst:
         if "error" in stream:
             _print_stream(out, stream, detail)
-    head = (*_SIZE_COLUMNS, "partition")
-    rows = [(*_size_cells(stream["sizes"]), named(stream["partition"])) for stream in worst if "sizes" in stream]
+    head = (*SIZE_COLUMNS, "partition")
+    rows = [(*size_cells(stream["sizes"]), named(stream["partition"])) for stream in worst if "sizes" in stream]
     for line in worst_lines(head, rows) if rows else ():
         out.print(line)
     for line in detail.rest(len(streams), "partition"):
@@ -420,65 +259,3 @@ def _delta_lines(delta: dict[str, Any], detail: Detail) -> Iterator[str]:
     yield f"delta {position_text(delta['position'])}: {what}: {names}"
     for file in files if detail.files else ():
         yield f"  {file['path']}  {counted(file['rows'], 'row')}, {size(file['bytes'])}"
-
-
-def versions_document(catalog: Streams, table_id: str) -> Report:
-    """The versions of each partition, oldest first."""
-    from deltacompact.delta_streams.versions import versions
-
-    def about(partition: Partition) -> list[dict[str, Any]]:
-        return [
-            {
-                "partition": dict(partition.values),
-                "version": info.state.version,
-                "state": info.state.lifecycle.value,
-                "sealed_s": info.sealed_s,
-                "retained": info.retained,
-                "rows": info.rows,
-                "files": len(info.state.compacted.files) if info.state.compacted else 0,
-                "deltas": len(info.state.deltas),
-                "taken_out": _taken_out(info.state),
-            }
-            for info in versions(catalog, table_id, partition)
-        ]
-
-    found, errors = done_for_each(catalog.partitions(table_id), about, catalog.at_once)
-    failed = [{"partition": dict(partition.values), "error": error_document(error)} for partition, error in errors]
-    return Report([row for rows in found for row in rows] + failed, tuple(error for _, error in errors))
-
-
-def _taken_out(state: StreamState) -> dict[str, Any] | None:
-    """The file that a version was written without, and its live rows then."""
-    taken = state.opened.taken_out
-    return None if taken is None else {"file": taken.path, "rows": taken.rows}
-
-
-def _badness_of_versions(versions: list[dict[str, Any]]) -> tuple[bool, int]:
-    return "error" in versions[0], len(versions)
-
-
-def print_versions(out: Console, shown: Report, detail: Detail) -> None:
-    """A line for each version, of many partitions for those with most versions."""
-    if not shown.document:
-        out.print("no versions: the table holds no data")
-    partitions: list[list[dict[str, Any]]] = [
-        list(rows) for _, rows in groupby(shown.document, key=lambda row: row["partition"])
-    ]
-    chosen = detail.chosen(partitions, _badness_of_versions)
-    for version in chain.from_iterable(chosen):
-        out.print(_version_line(version), style="red" if "error" in version else "")
-    for line in detail.rest(len(partitions), "partition"):
-        out.print(line)
-
-
-def _version_line(version: dict[str, Any]) -> str:
-    if "error" in version:
-        return f"{named(version['partition'])}: failed: {version['error']['message']}"
-    when = "active" if version["sealed_s"] is None else f"sealed {moment(version['sealed_s'])}"
-    kept = "" if version["retained"] else ", vacuumed"
-    if taken := version["taken_out"]:
-        kept += f", without {taken['file']} and its {counted(taken['rows'], 'row')}"
-    return (
-        f"{named(version['partition'])}: {version['version']}  {when}{kept}  {counted(version['rows'], 'row')} in "
-        f"{counted(version['files'], 'file')}, {counted(version['deltas'], 'delta')} since"
-    )

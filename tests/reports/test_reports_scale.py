@@ -15,7 +15,7 @@ from deltacompact.base.printable import named
 from deltacompact.cli import console, result_report
 from deltacompact.delta_streams.sizes import StreamSizes
 from deltacompact.job import Request
-from deltacompact.reports import history, plan_report, table_report
+from deltacompact.reports import catalog_report, history, plan_report, table_report, version_report
 from deltacompact.reports.scale import WORST, Detail
 from deltacompact.reports.sizes import added, sizes_document, waiting_words
 from deltacompact.reports.words import Report, clipped, in_columns, position_text
@@ -106,7 +106,7 @@ def test_a_name_moves_no_cursor_and_breaks_no_line(stored, detail):
     everything = [
         *printed(plan_report.print_plans, planned(catalog), detail),
         *printed(table_report.print_table, table_report.table_document(catalog, "t"), detail),
-        *printed(table_report.print_versions, table_report.versions_document(catalog, "t"), detail),
+        *printed(version_report.print_versions, version_report.versions_document(catalog, "t"), detail),
     ]
     text = "\n".join(everything)
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text)
@@ -155,14 +155,14 @@ def test_a_catalog_reads_each_log_once_and_all_at_a_time(stored):
     one_by_one = stored.by_path()
     stored.reset()
     stored.latency_s, stored.at_once_max = 0.02, 0
-    (table,) = table_report.catalog_document(DeltaStreamCatalog(stored)).document
+    (table,) = catalog_report.catalog_document(DeltaStreamCatalog(stored)).document
     requests = stored.by_path()
     stored.latency_s = 0.0
     stored.reset()
     assert (table["partitions"], table["sizes"]["deltas"], table["sizes"]["delta_rows"]) == (40, 42, 1072)
     assert sum(requests.values()) <= sum(one_by_one.values()) + 4  # which tables there are, and the documents of one
     assert stored.at_once_max >= 16
-    assert "sizes" not in table_report.catalog_document(DeltaStreamCatalog(stored), quick=True).document[0]
+    assert "sizes" not in catalog_report.catalog_document(DeltaStreamCatalog(stored), quick=True).document[0]
 
 
 def test_show_says_of_a_catalog_what_is_compacted_and_what_waits():
@@ -172,11 +172,11 @@ def test_show_says_of_a_catalog_what_is_compacted_and_what_waits():
     compact("some", delta_catalog_client=catalog, settings=Settings(executor="local"))
     catalog.append("some", pa.table({"id": [4]}))
     catalog.create_table("none", (), ["id"])
-    shown = table_report.catalog_document(catalog)
+    shown = catalog_report.catalog_document(catalog)
     none, some = shown.document
     assert (some["sizes"]["rows"], some["sizes"]["deltas"], none["sizes"]["files"]) == (3, 1, 0)
     assert abs(some["sizes"]["compacted_s"] - catalog.clock()) < 60
-    head, first, second = printed(table_report.print_catalog, catalog.where, shown.document, width=200)
+    head, first, second = printed(catalog_report.print_catalog, catalog.where, shown.document, width=200)
     assert head.split("  ")[0] == "partitions" and "dead rows" not in head and "destination" not in head
     assert first.split()[:2] == ["0", "0"] and second.split()[:2] == ["1", "3"]
 
@@ -212,9 +212,9 @@ def test_a_stream_that_cannot_be_read_is_named_beside_its_table():
         if "p=bad/" in stat.path and stat.path.endswith("0.json"):
             catalog.store.put(stat.path, b"{")
     catalog = DeltaStreamCatalog(catalog.store)
-    shown = table_report.catalog_document(catalog)
+    shown = catalog_report.catalog_document(catalog)
     assert shown.document[0]["failed_partitions"] == 1 and len(shown.errors) == 1
-    assert "t: 1 partition failed: " in printed(table_report.print_catalog, catalog.where, shown.document)[-1]
+    assert "t: 1 partition failed: " in printed(catalog_report.print_catalog, catalog.where, shown.document)[-1]
 
 
 def test_a_compaction_ends_with_one_line(capfd):
