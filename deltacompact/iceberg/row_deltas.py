@@ -90,8 +90,8 @@ def commit_row_delta(
 ) -> Snapshot | None:
     """Commit a batch to the main branch. None: it was committed before, or is empty.
 
-    `columns` are those of the upserts; the table's other columns become null. `check` is called once the head of an
-    attempt is known; if it raises, nothing is committed. Raises InputError for columns that the
+    `columns` are those of the upserts; the table's other columns get their write defaults, or null. `check` is called
+    once the head of an attempt is known; if it raises, nothing is committed. Raises InputError for columns that the
     table lacks or requires, SchemaError for a value that does not fit, ConflictError if other commits came first, and
     OutcomeUnknownError if the catalog did not say what happened: then the written files stay.
     """
@@ -144,9 +144,16 @@ def _check_columns(metadata: TableMetadata, columns: Sequence[str]) -> None:
     if unknown := [name for name in columns if name not in metadata.schema.names]:
         known = columns_shown(metadata.schema.names)
         raise InputError(f"{table} has no column {unknown[0]!r}: add it there, or leave it out ({known})")
+    defaults = _write_defaults(metadata)
     for column in metadata.schema:
-        if column.name not in columns and not column.nullable:
+        if column.name not in columns and not column.nullable and column.name not in defaults:
             raise InputError(f"{table} needs a value in column {column.name!r}, which the rows lack")
+
+
+def _write_defaults(metadata: TableMetadata) -> dict[str, pa.Scalar]:
+    """What stands in rows that come without a column (spec, "Default values")."""
+    today = [column for column in metadata.columns.values() if column.is_top_level and not column.is_dropped]
+    return {column.field.name: column.write_default for column in today if column.write_default is not None}
 
 
 def _without_uuid_bounds(file: ContentFile, metadata: TableMetadata) -> ContentFile:
@@ -179,6 +186,9 @@ class _RowDeltaWriter:
     def write(self, upserts: pa.Table, deletes: pa.Table) -> None:
         """Add files with these rows. Raises InputError for a null in a column that must have a value."""
         metadata, name = self.state.metadata, f"Iceberg table {self.state.metadata.table_id!r}"
+        for missing, value in _write_defaults(metadata).items():
+            if missing not in upserts.schema.names:
+                upserts = upserts.append_column(missing, pa.repeat(value, upserts.num_rows))
         rows = schemas.align(upserts, metadata.schema, Partition(), name)
         for column in metadata.schema:
             if not column.nullable and rows[column.name].null_count:

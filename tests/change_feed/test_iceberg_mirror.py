@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import math
 import uuid
 
@@ -255,6 +256,26 @@ def test_what_cannot_be_mirrored_is_named_and_nothing_is_written(source, lake, s
     with pytest.raises(error, match=said):
         mirror(source, into, "b", **BEGIN)
     assert into.history() == [] and not list((lake.folder / "warehouse").rglob("data/*.parquet"))
+
+
+def test_columns_that_the_source_lacks_get_their_write_default(source, lake):
+    """An initial default stands in older rows, a write default in those that come without the column."""
+    with_defaults = target(lake, version=3)
+    put(source, (1, "mon", 1.0))
+    mirror(source, with_defaults, "b", **BEGIN)
+    schema = json.loads(lake.catalog.load_table(M).schema().model_dump_json())
+    defaults = {"initial-default": 5, "write-default": 7}
+    new = [
+        {"id": 4, "name": "size", "required": False, "type": "long", **defaults},
+        {"id": 5, "name": "must", "required": True, "type": "int", **defaults},
+        {"id": 6, "name": "plain", "required": False, "type": "int"},
+    ]
+    added = schema | {"schema-id": 1, "fields": [*schema["fields"], *new]}
+    lake.edit_metadata(M, {"schemas": [schema, added], "current-schema-id": 1, "last-column-id": 6})
+    put(source, (2, "tue", 2.0))
+    assert mirror(source, with_defaults, "b", **BEGIN)
+    found = {row["id"]: (row["size"], row["must"], row["plain"]) for row in with_defaults.read().to_pylist()}
+    assert found == {1: (5, 5, None), 2: (7, 7, None)}
 
 
 def test_a_table_of_version_1_is_refused(source, lake):

@@ -60,6 +60,8 @@ class Column:
     """The default value in the column's Arrow type. None: there is none, or Arrow cannot hold it."""
     is_dropped: bool = False
     """Whether today's schema lacks it."""
+    write_default: pa.Scalar | None = dataclasses.field(default=None, hash=False)
+    """What a writer puts into rows that come without the column. None: null."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,10 +108,19 @@ def _columns(metadata: PyTableMetadata) -> dict[int, Column]:
     columns: dict[int, Column] = {}
     for number, (field, is_top_level) in _newest(metadata).items():
         in_arrow = arrow[number] if number in arrow else schema_to_pyarrow(Schema(field)).field(0)
-        value = field.initial_default
-        default = None if value is None else scalar_of(value, in_arrow.type)
-        is_dropped = number not in current.field_ids
-        columns[number] = Column(in_arrow, str(field.field_type), is_top_level, value is not None, default, is_dropped)
+        default, for_writers = (
+            None if value is None else scalar_of(value, in_arrow.type)
+            for value in (field.initial_default, field.write_default)
+        )
+        columns[number] = Column(
+            in_arrow,
+            str(field.field_type),
+            is_top_level,
+            has_default=field.initial_default is not None,
+            default=default,
+            is_dropped=number not in current.field_ids,
+            write_default=for_writers,
+        )
     return columns
 
 
