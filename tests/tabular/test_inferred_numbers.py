@@ -35,6 +35,22 @@ def test_keys_beyond_int64_are_refused(catalog, tmp_path, name, far, options):
         catalog.append_files("t", tmp_path / name, **options)
 
 
+@pytest.mark.parametrize("name", ["a.json", "a.csv"])
+def test_keys_that_the_first_compaction_declares_are_looked_at_too(catalog, tmp_path, name):
+    """Two rows were taken for one, and one of them was lost."""
+    undeclared = catalog.create_table("u")
+    rows = [{"id": number, "v": 1} for number in FAR]
+    as_csv = "\n".join(["id,v", *(",".join(map(str, row.values())) for row in rows)])
+    (tmp_path / name).write_text(as_csv if name == "a.csv" else lines(rows))
+    appended = undeclared.append_files(tmp_path / name)
+    with pytest.raises(InputError, match=SAID.format("id") + ".*; take out the upsert at stream position"):
+        undeclared.compact(primary_keys=["id"])
+    assert undeclared.keys is None
+    undeclared.retract(appended.position)
+    undeclared.append(pa.table({"id": [str(number) for number in FAR]}))
+    assert undeclared.compact(primary_keys=["id"]).sessions[0].live == len(FAR)
+
+
 def test_other_numbers_are_read(catalog, tmp_path):
     """int64 whole, doubles below 2^53, and any number in a column that is no key."""
     rows = [{"id": 2**63 - 1 - n, "at": n + 0.5, "v": number} for n, number in enumerate(FAR)]

@@ -24,7 +24,7 @@ from deltacompact.index.keys import Encoding
 from deltacompact.index.live_bitmaps import live_tables
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.index.sort_widths import measured_file
-from deltacompact.steps.hash_bucket import pack
+from deltacompact.steps.hash_bucket import check_values, pack
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import schemas
 from deltacompact.tabular.far_files import with_far_values
@@ -107,7 +107,7 @@ def fold(
 ) -> None:
     """Hash and align a delta's rows as a compaction and a reader do. Raises their errors."""
     for rows, table in live_tables(store, file):
-        schemas.check_partition_values(table, partition, file.path)
+        check_values(table, shape.encoding, partition, file)
         if shape.encoding is not None:
             pack(table, shape.encoding, file.path, Ordinal(0), operation, rows)
         if operation is OperationType.UPSERT:
