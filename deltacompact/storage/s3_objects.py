@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import functools
 import os
 import re
@@ -350,6 +351,7 @@ def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
         loop.stop()
 
     if usable():
-        asyncio.run_coroutine_threadsafe(drop(), loop)
-        thread.join(2)
-        time.sleep(0.05)  # obstore's threads need the interpreter once more, to drop their last answers
+        with contextlib.suppress(KeyboardInterrupt):  # all is done and said: Ctrl-C only ends the wait
+            asyncio.run_coroutine_threadsafe(drop(), loop)
+            thread.join(2)
+            time.sleep(0.05)  # obstore's threads need the interpreter once more, to drop their last answers

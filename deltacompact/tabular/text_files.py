@@ -41,6 +41,7 @@ _NO_SUCH_VALUE = re.compile(
     re.DOTALL,
 )
 _NO_SUCH_JSON_VALUE = re.compile(r"Failed to convert JSON to [^,]+, couldn't parse:(.*)", re.DOTALL)
+_COARSE = re.compile(r"(timestamp|time32|time64)\[")
 _QUOTED = re.compile(r'"[^"]*"')
 _LINE_BREAK = re.compile(rb"\r\n|\r|\n")
 _EMPTY_LINE = re.compile(rb"(?>\r\n|\r|\n)(?=[\r\n])")
@@ -101,27 +102,31 @@ def _with_values(type_: pa.DataType) -> pa.DataType | None:
 
 
 def in_finer_units(types: dict[str, pa.DataType], parse: Callable[[dict[str, pa.DataType]], pa.Table]) -> pa.Table:
-    """What `parse` finds with these types; with finer timestamps, if a value has more digits than its column.
+    """What `parse` finds with these types; with finer times, if a value has more digits than its column.
 
-    The parser infers seconds where no value has a fraction, and a later file may have some.
+    The parser infers seconds where no value has a fraction, and a later file may have some. Only the family in the
+    error gets finer: the year 9999 has no nanoseconds.
     """
     try:
         return parse(types)
     except (pa.ArrowInvalid, InputError) as error:
-        if "timestamp[" in str(error):
+        if (coarse := _COARSE.search(str(error))) is not None:
+            family = pa.types.is_timestamp if coarse[1] == "timestamp" else pa.types.is_time
             for unit in ("us", "ns"):
+                finer = {name: _in_unit(type_, unit, family) for name, type_ in types.items()}
                 with contextlib.suppress(pa.ArrowInvalid, InputError):
-                    return parse({name: _in_unit(type_, unit) for name, type_ in types.items()})
+                    if finer != types:
+                        return in_finer_units(finer, parse)
         raise
 
 
-def _in_unit(type_: pa.DataType, unit: str) -> pa.DataType:
-    """The type with timestamps of at least this unit, at every depth."""
-    if pa.types.is_timestamp(type_):
-        return schemas.widened(type_, pa.timestamp(unit, type_.tz))
+def _in_unit(type_: pa.DataType, unit: str, family: Callable[[pa.DataType], bool]) -> pa.DataType:
+    """The type with times of the family in at least this unit, at every depth."""
+    if family(type_):
+        return schemas.widened(type_, pa.timestamp(unit, type_.tz) if pa.types.is_timestamp(type_) else pa.time64(unit))
     if pa.types.is_struct(type_):
-        return pa.struct([field.with_type(_in_unit(field.type, unit)) for field in type_])
-    return pa.list_(_in_unit(type_.value_type, unit)) if is_list(type_) else type_
+        return pa.struct([field.with_type(_in_unit(field.type, unit, family)) for field in type_])
+    return pa.list_(_in_unit(type_.value_type, unit, family)) if is_list(type_) else type_
 
 
 def whole_text(source: pa.NativeFile, path: str) -> bytes:

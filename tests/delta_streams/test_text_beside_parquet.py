@@ -42,6 +42,13 @@ def test_rows_without_a_value_in_such_a_column(catalog, tmp_path, of):
         (pa.binary(4), "a.json", '{"id": 1, "v": "wxyz"}\n', b"wxyz"),
         (pa.time64("us"), "a.json", '{"id": 1, "v": "10:00:00.5"}\n', datetime.time(10, 0, 0, 500_000)),
         (pa.time32("s"), "a.json", '{"id": 1, "v": "10:00:00"}\n', datetime.time(10)),
+        (pa.time32("s"), "a.json", '{"id": 1, "v": "10:00:00.5"}\n', datetime.time(10, 0, 0, 500_000)),
+        (
+            pa.time64("us"),
+            "a.csv",
+            "id,v\n1,10:00:00.500000000\n",
+            datetime.time(10, 0, 0, 500_000),
+        ),
         (pa.list_(pa.time32("s")), "a.json", '{"id": 1, "v": ["10:00:00", null]}\n', [datetime.time(10), None]),
     ],
 )
@@ -70,3 +77,14 @@ def test_what_text_cannot_hold_is_refused_by_name(catalog, tmp_path, of, name, t
     (tmp_path / name).write_text(text)
     with pytest.raises((InputError, SchemaError), match=message):
         table.append_files(tmp_path / name)
+
+
+def test_finer_times_of_day_beside_the_year_9999(catalog, tmp_path):
+    table = catalog.create_table("t", primary_keys=["id"])
+    last, noon = datetime.datetime(9999, 12, 31, 23, 59, 59, 999_999), datetime.time(12)
+    known = {"until": pa.array([last], pa.timestamp("us")), "at": pa.array([noon], pa.time64("us"))}
+    table.append(pa.table({"id": [0], **known}))
+    (tmp_path / "a.csv").write_text(f"id,until,at\n1,{last},12:00:00.000000000\n")
+    table.append_files(tmp_path / "a.csv")
+    table.compact()
+    assert table.read(filter=[("id", "==", 1)]).to_pylist() == [{"id": 1, "until": last, "at": noon}]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import Future
+from types import SimpleNamespace
 
 import boto3
 import pytest
@@ -289,3 +292,17 @@ def test_the_whole_job_on_a_faulty_s3(s3):
     assert session.live == 7
     assert sorted(catalog.read("t").to_pylist(), key=lambda row: row["id"]) == [{"id": n, "at": 2} for n in range(7)]
     assert len(faulty.seen) > 40
+
+
+def test_ctrl_c_while_a_finished_process_ends_prints_no_traceback(monkeypatch):
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    def interrupted(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(s3_objects, "time", SimpleNamespace(sleep=interrupted))
+    s3_objects._end(loop, thread)
+    assert not thread.is_alive()
+    loop.close()
