@@ -27,7 +27,8 @@ from deltacompact.storage.fetched_file import ReadAhead, announce, begun_ahead
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_object
 from deltacompact.tabular import files
-from deltacompact.tabular.files import Part, Slices
+from deltacompact.tabular.files import Part
+from deltacompact.tabular.units import Slices
 
 Masks = dict[Ordinal, npt.NDArray[np.uint8]]
 """By ordinal: one bit for each row of the file, least significant first, set if the row lives."""

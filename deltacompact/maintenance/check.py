@@ -44,7 +44,7 @@ from deltacompact.reading.live_rows import fold_plan
 from deltacompact.session.rehash import rehash
 from deltacompact.storage.certain_put import telling_interrupts
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import files
+from deltacompact.tabular import files, inspecting
 
 _CHECKED_AT_ONCE = 8
 """Most partitions that are checked at a time: a check reads the rows, which takes memory."""
@@ -117,7 +117,7 @@ def _check_stream(catalog: Streams, table_id: str, partition: Partition, quick: 
             if not file.managed:
                 with files.opened(catalog.store, file):
                     pass  # opening it raises if it has changed since the append
-            stored = files.inspect(catalog.store, file.path, file.content_type, file.schema, managed=file.managed)
+            stored = inspecting.inspect(catalog.store, file.path, file.content_type, file.schema, managed=file.managed)
             if stored.rows != file.rows or stored.bytes != file.bytes:
                 found, logged = f"{stored.rows} rows in {stored.bytes} bytes", f"{file.rows} in {file.bytes}"
                 problems.append(f"file {file.path}: {found}, the log says {logged}")

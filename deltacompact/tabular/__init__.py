@@ -1,6 +1,7 @@
 """Rows in files of any format: reading, writing, schemas, and copying row groups without decoding them.
 
-files             schema, row count and rows of a file; start here      formats       formats by file name extension
+files             rows of a file in slices; start here                  formats       formats by file name extension
+inspecting        what a file is, before it gets into a table           units         stripes, batches, whole texts
 parquet_read      Parquet in batches that fit the memory                text_files    CSV and JSON lines
 prefetch          makes the next batch while this one is used           damage        errors name the file
 schemas           one schema for many files                             conversion    casts that change no value
@@ -15,6 +16,7 @@ stamps            has a file changed since it was appended?             key_rang
 export            writes a file that a user named                       fingerprint   a sum of rows that moving keeps
 fingerprint_sql   the same sum in Spark and DuckDB                      key_values    key ranges of text files
 loads             joins tables into batches of some bytes               orc_files     ORC, damaged files too
+feather_files     Arrow files and streams, damaged ones too
 beginnings        what a file is, where its name is wrong
 published_types   the types of Iceberg and Delta Lake
 """

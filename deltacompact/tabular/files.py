@@ -1,13 +1,11 @@
-"""Reads tabular files through pyarrow: their schema and row count, and their rows in slices.
+"""Reads tabular files through pyarrow: their rows in slices.
 
-    inspect("orders.csv", known schema)              -> schema, 1,000 rows
     read(file, ["id"], rows 200,000‥400,000)         -> (first row, table), …; reads only the row groups that it needs
 
     read_each([a, b, c])                             -> slices of a, of b, of c; b and c are opened and fetched ahead
 
-Parquet, ORC and Arrow files store their types. CSV and JSON lines get types from the table's schema. The log records
-the types at append, so every later reader uses the same types. A file that is not managed is checked against its stamp
-whenever it is opened.
+A file that is not managed is checked against its stamp whenever it is opened. What a file is was found out at append
+(inspecting.py).
 """
 
 from __future__ import annotations
@@ -22,224 +20,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.feather
 
-from deltacompact.base.errors import DeltaCompactError, InputError, SchemaError
+from deltacompact.base.errors import DeltaCompactError, InputError
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
-from deltacompact.base.model import ContentType, DataFile, Partition
-from deltacompact.base.numbers import UNNUMBERED
-from deltacompact.base.wording import columns_shown, text_of
+from deltacompact.base.model import ContentType, DataFile
 from deltacompact.storage.fetched_file import FILES_AHEAD, FetchedFile, Range, ReadAhead, announce
 from deltacompact.storage.objects import Fetches, ObjectStore
 from deltacompact.storage.opening import open_object
-from deltacompact.tabular import (
-    far_values,
-    field_ids,
-    inferred_numbers,
-    key_values,
-    null_counts,
-    parquet_read,
-    schemas,
-    stamps,
-)
-from deltacompact.tabular.beginnings import BEGINNING_BYTES, contradiction
+from deltacompact.tabular import field_ids, parquet_read, schemas, stamps
 from deltacompact.tabular.damage import naming
 from deltacompact.tabular.fills import filled
-from deltacompact.tabular.formats import EXTENSIONS, UNTYPED, extensions
-from deltacompact.tabular.known_pages import known_groups
+from deltacompact.tabular.formats import UNTYPED
 from deltacompact.tabular.row_groups import ROW_GROUP_ROWS
-from deltacompact.tabular.text_files import read_text
-
-
-def inspect(
-    store: ObjectStore,
-    path: str,
-    content_type: ContentType,
-    known: pa.Schema | None = None,
-    partition: Partition | None = None,
-    *,
-    managed: bool = True,
-    hashed: bool = False,
-    keys: Sequence[str] = (),
-    exact: Iterable[str] = (),
-    decoded: bool = False,
-) -> DataFile:
-    """Schema, rows and bytes of a file (number 0). `known` gives types to columns of CSV and JSON.
-
-    Nulls are counted in the columns `keys`. Raises InputError for text with inexact numbers in the columns `exact`.
-    With `partition`, the file's partition columns are checked against its values. A file that is not managed gets a
-    stamp; with `hashed`, the stamp has all that later readers need, and the file must not change meanwhile. With
-    `decoded`, all rows of a local file are decoded, except Parquet pages that are known to decode.
-    """
-    file_store, name = open_object(store, path)
-    with naming(path):
-        before = None if isinstance(file_store, Fetches) else stamps.settled(file_store, name, managed)
-        with file_store.open(name) as source:
-            stat = stamps.stat_of(file_store, name, source) if before is None else before
-            if hashed and content_type in UNTYPED and not parquet_read.is_near(source):
-                source = pa.BufferReader(source.read_buffer())  # download once, to parse and to hash
-            with _contradicted(file_store, name, content_type):
-                file = _described(source, path, content_type, known, partition, keys, exact)
-            decodes = content_type in UNTYPED or _decodes(source, file, decoded)
-            to_hash = source if hashed and (stat.etag is None or content_type in UNTYPED) else None
-            stamp = None if managed else stamps.stamp_of(stat, to_hash)
-        if hashed and stat.etag is None and file_store.stat(name) != stat:
-            raise InputError(f"{path} was written to while it was read: append it when it is finished")
-    schema = schemas.unmarked(file.schema)
-    return replace(file, bytes=stat.bytes, schema=schema, stamp=stamp, managed=managed, decodes=decodes)
-
-
-@contextlib.contextmanager
-def _contradicted(store: ObjectStore, name: str, content_type: ContentType) -> Iterator[None]:
-    """Where a file cannot be read as what its name says: say what its first bytes say instead."""
-    try:
-        yield
-    except (pa.ArrowException, InputError, OSError) as error:
-        if EXTENSIONS.get(extensions(name)[0]) is content_type and (what := _what_it_is(store, name)) is not None:
-            raise InputError(what) from error
-        raise
-
-
-def _what_it_is(store: ObjectStore, name: str) -> str | None:
-    with contextlib.suppress(pa.ArrowException, OSError, DeltaCompactError), store.open(name) as source:
-        return contradiction(name, bytes(source.read(BEGINNING_BYTES)))
-    return None
-
-
-def _decodes(source: pa.NativeFile, file: DataFile, decoded: bool) -> bool:
-    """Whether all pages of an opened file are known to decode. `decoded`: decode the pages of a local file to find out.
-
-    Raises the errors of a reader: a file that cannot be read must not get into a table.
-    """
-    names, parquet, groups = list(file.schema.names), None, list[tuple[int, int]]()
-    if file.content_type is ContentType.PARQUET:
-        parquet = parquet_read.described(source)
-        groups = parquet_read.unknown_rows(parquet, known_groups(parquet.footer, parquet.metadata.num_row_groups))
-        if not groups:
-            return True
-    if not decoded or not parquet_read.is_near(source):
-        return False
-    if parquet is None:
-        source.seek(0)
-        stored = [_units(source, file, names, 0, file.rows)]
-    else:
-        stored = [parquet_read.batches(source, parquet, names, *rows, READ_LIMITS) for rows in groups]
-    for units in stored:
-        for _, table in units:
-            schemas.computable(table, file.path)
-    return True
-
-
-def _described(
-    source: pa.NativeFile,
-    path: str,
-    content_type: ContentType,
-    known: pa.Schema | None,
-    partition: Partition | None,
-    keys: Sequence[str],
-    exact: Iterable[str],
-) -> DataFile:
-    """What an opened file tells of itself."""
-    decoded_bytes, group_bytes, widest, parquet, far, nulls = None, None, None, None, None, None
-    match content_type:
-        case ContentType.PARQUET:
-            parquet = parquet_read.described(source)
-            schema, rows = parquet.metadata.schema.to_arrow_schema(), parquet.metadata.num_rows
-            decoded_bytes = parquet_read.decoded_bytes(parquet, schema.names)
-            group_bytes = parquet_read.group_bytes(parquet, schema.names)
-            widest = parquet_read.widest_row_bytes(source, parquet)
-            far = far_values.of_footer(parquet.metadata, schema)
-            nulls = null_counts.of_footer(parquet.metadata, schema, keys)
-        case ContentType.ORC:
-            from deltacompact.tabular.orc_files import open_orc
-
-            orc = open_orc(source)
-            schema, rows = orc.schema, orc.nrows
-        case ContentType.FEATHER:
-            batches = _feather(source, None)
-            schema, rows, group_bytes = batches.schema, sum(batches.rows), max(batches.bytes, default=0)
-        case _:
-            table = read_text(source, path, content_type, known, None)
-            check_columns(table.schema, path)
-            if content_type is ContentType.CSV and not table.num_rows:
-                _check_header(table.schema.names, path, keys)
-            _check_text(table)
-            inferred_numbers.check_keys(table, exact, path)
-            if partition:
-                schemas.check_partition_values(table, partition, path)
-            return DataFile(
-                *(UNNUMBERED, path, content_type, table.num_rows, 0, table.schema),
-                decoded_bytes=int(table.nbytes),
-                far=far_values.of_table(table),
-                nulls=null_counts.of_table(table, keys),
-                ranges=key_values.of_table(table, keys),
-            )
-    check_columns(schema, path)
-    file = DataFile(
-        *(UNNUMBERED, path, content_type, rows, 0, schema),
-        decoded_bytes=decoded_bytes,
-        group_bytes=group_bytes,
-        widest_row_bytes=widest,
-    )
-    near = parquet_read.is_near(source)
-    named = [name for name in (partition.names if partition else ()) if name in schema.names]
-    ranged = far_values.ranged_columns(schema) if far is None else []
-    counted = [name for name in keys if name in schema.names] if nulls is None else []
-    wanted = list(dict.fromkeys([*named, *ranged, *counted]))
-    if wanted and (near or named):  # a remote file too: a row of another partition would block this partition
-        of_parts = []
-        source.seek(0)
-        if parquet is None:
-            source = source if near else pa.BufferReader(source.read_buffer())
-            units = _units(source, file, wanted, 0, rows)
-        else:
-            units = parquet_read.batches(source, parquet, wanted, 0, rows, READ_LIMITS)
-        for _, table in units:
-            if partition:
-                schemas.check_partition_values(table, partition, path)
-            of_parts.append((far_values.of_table(table), null_counts.of_table(table, counted)))
-        far = far_values.merged(part for part, _ in of_parts) if far is None else far
-        nulls = null_counts.merged(part for _, part in of_parts) if nulls is None else nulls
-    far = () if far is None and not ranged else far
-    nulls = () if nulls is None and not counted else nulls
-    return replace(file, far=far, nulls=nulls)
-
-
-def _check_header(names: list[str], path: str, keys: Sequence[str]) -> None:
-    """Refuse CSV whose only line names no key: it may be a row, which would be taken for the names of columns."""
-    for key in keys:
-        if key not in names:
-            raise SchemaError(
-                f"{path}: key column {key!r} is missing ({columns_shown(names)}): the first line must name the columns"
-            )
-
-
-def _check_text(table: pa.Table) -> None:
-    """Refuse text that is not UTF-8: Arrow's JSON parser takes any bytes, and later readers would fail."""
-    for name in table.column_names:
-        try:
-            table[name].validate(full=True)
-        except pa.ArrowInvalid as error:
-            raise InputError(f"column {name!r}: {text_of(error)}") from error
-
-
-def check_columns(schema: pa.Schema, path: str) -> None:
-    """Refuse duplicate columns and unions: no format that we write can hold them."""
-    seen = set()
-    for name in schema.names:
-        if name in seen:
-            raise SchemaError(f"{path}: column {name!r} appears twice")
-        seen.add(name)
-    for field in schema:
-        if _has_union(field.type):
-            raise SchemaError(
-                f"{path}: column {field.name!r} is {field.type}: values of several types cannot be folded"
-            )
-
-
-def _has_union(type_: pa.DataType) -> bool:
-    below = range(type_.num_fields) if pa.types.is_nested(type_) else ()
-    return pa.types.is_union(type_) or any(_has_union(type_.field(number).type) for number in below)
+from deltacompact.tabular.units import Slices, units_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,10 +45,6 @@ class Part:
     file: DataFile
     columns: Sequence[str] | None = None
     rows: tuple[int, int] | None = None
-
-
-Slices = Iterator[tuple[int, pa.Table]]
-"""Rows of one file, in row order: the number of the first row, and the rows."""
 
 
 def read(
@@ -467,7 +256,7 @@ class FileReader:
             names = self._stored_names
             return parquet_read.batches(source, self.parquet, names, *rows, self._limits, unit, self._in_dictionaries)
         file = field_ids.as_stored(self.file)
-        units = _units(_at_once(source, file, self._limits), file, self._stored_names, start, stop)
+        units = units_of(_at_once(source, file, self._limits), file, self._stored_names, start, stop)
         return units if self._texts is None else self._texts.kept(self.file.path, units)
 
     def wanted(self, wanted: npt.NDArray[np.bool_]) -> Iterator[tuple[npt.NDArray[np.int64], pa.Table]]:
@@ -526,28 +315,6 @@ def _divided(units: Iterator[tuple[int, pa.Table]]) -> Iterator[tuple[int, pa.Ta
             yield first + start, table.slice(start, ROW_GROUP_ROWS) if table.num_columns else table
 
 
-def _units(source: pa.NativeFile, file: DataFile, columns: list[str], start: int, stop: int) -> Slices:
-    """The stripes or batches of a file that is not Parquet; a text file has one unit."""
-    match file.content_type:
-        case ContentType.ORC:
-            from deltacompact.tabular.orc_files import open_orc, stripe
-
-            orc, first = open_orc(source), 0
-            read = columns or orc.schema.names[:1]  # a stripe without columns would have no rows
-            for number in range(orc.nstripes):
-                table = stripe(orc, number, read).select(columns)
-                yield first, table
-                first += table.num_rows
-        case ContentType.FEATHER:
-            batches, first = _feather(source, columns), 0
-            for number, rows in enumerate(batches.rows):
-                if first + rows > start and first < stop:
-                    yield first, batches.table(number).select(columns)
-                first += rows
-        case _:
-            yield 0, read_text(source, file.path, file.content_type, file.schema, columns)
-
-
 @contextlib.contextmanager
 def opened(store: ObjectStore, file: DataFile) -> Iterator[pa.NativeFile]:
     """Open a file. Errors inside the block name it. Raises InputError if the file changed since it was appended."""
@@ -577,70 +344,3 @@ def described_parquet(
     if found.metadata.num_rows != file.rows:
         raise InputError(f"{file.path} holds {found.metadata.num_rows} rows where the log says {file.rows}")
     return found
-
-
-@dataclass(frozen=True)
-class _Batches:
-    """Record batches by number, with the rows and bytes of each. Feather V1 and an IPC stream are a single batch."""
-
-    schema: pa.Schema
-    rows: list[int]
-    bytes: list[int]
-    table: Any
-
-
-def _feather(source: pa.NativeFile, columns: list[str] | None) -> _Batches:
-    magic = source.read(6)
-    source.seek(0)
-    if magic[:6] == b"ARROW1":
-        plain = pa.ipc.open_file(source)
-        fields = None if columns is None else sorted(plain.schema.get_field_index(name) for name in columns)
-        # An empty selection would mean all columns, so read one column and drop it.
-        reader = pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=fields or None))
-        sizes = [_batch_sizes(reader, number) for number in range(reader.num_record_batches)]
-        rows, held = [rows for rows, _ in sizes], [held for _, held in sizes]
-        return _Batches(plain.schema, rows, held, lambda number: _sound(reader.get_batch(number)))
-    whole = pa.feather.read_table(source) if magic[:4] == b"FEA1" else pa.ipc.open_stream(source).read_all()
-    whole = pa.concat_tables(map(_sound, whole.to_batches())) if whole.num_rows else whole
-    return _Batches(whole.schema, [whole.num_rows], [int(whole.nbytes)], lambda _: whole)
-
-
-def _sound(batch: pa.RecordBatch) -> pa.Table:
-    """The rows of a batch. Raises ArrowInvalid where bytes are damaged: to follow their offsets ends the process.
-
-    date64 has no offsets, and Arrow refuses those that are no whole days in worse words than ours. It refuses times of
-    day after 23:59, too, which all formats hold.
-    """
-    for column in batch.columns:
-        if not pa.types.is_date64(column.type):
-            numbers = _times_as_numbers(column.type)
-            (column if numbers == column.type else column.view(numbers)).validate(full=True)
-    return pa.Table.from_batches([batch])
-
-
-def _times_as_numbers(type_: pa.DataType) -> pa.DataType:
-    """The type, with the integers that times of day are stored as. Views of lists stay as they are."""
-    t = pa.types
-    if t.is_time(type_):
-        return pa.int32() if t.is_time32(type_) else pa.int64()
-    if t.is_dictionary(type_):
-        return pa.dictionary(type_.index_type, _times_as_numbers(type_.value_type), type_.ordered)
-
-    def below(field: pa.Field) -> pa.Field:
-        return field.with_type(_times_as_numbers(field.type))
-
-    if t.is_struct(type_):
-        return pa.struct(map(below, type_))
-    if t.is_map(type_):
-        return pa.map_(below(type_.key_field), below(type_.item_field), type_.keys_sorted)
-    if t.is_fixed_size_list(type_):
-        return pa.list_(below(type_.value_field), type_.list_size)
-    if t.is_list(type_) or t.is_large_list(type_):
-        return (pa.list_ if t.is_list(type_) else pa.large_list)(below(type_.value_field))
-    return type_
-
-
-def _batch_sizes(reader: Any, number: int) -> tuple[int, int]:
-    batch = reader.get_batch(number)
-    batch.validate()
-    return int(batch.num_rows), int(batch.nbytes)

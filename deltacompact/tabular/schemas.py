@@ -468,3 +468,22 @@ def _all_equal(column: pa.ChunkedArray, expected: pa.Scalar) -> bool:
     from deltacompact.base import compute as pc
 
     return bool(column.null_count == 0 and pc.all(pc.equal(column, expected)).as_py())
+
+
+def check_columns(schema: pa.Schema, path: str) -> None:
+    """Refuse duplicate columns and unions: no format that we write can hold them."""
+    seen = set()
+    for name in schema.names:
+        if name in seen:
+            raise SchemaError(f"{path}: column {name!r} appears twice")
+        seen.add(name)
+    for field in schema:
+        if _has_union(field.type):
+            raise SchemaError(
+                f"{path}: column {field.name!r} is {field.type}: values of several types cannot be folded"
+            )
+
+
+def _has_union(type_: pa.DataType) -> bool:
+    below = range(type_.num_fields) if pa.types.is_nested(type_) else ()
+    return pa.types.is_union(type_) or any(_has_union(type_.field(number).type) for number in below)

@@ -18,7 +18,7 @@ from deltacompact import cli
 from deltacompact.base.errors import DeltaCompactError, InputError, NotFoundError, SchemaError
 from deltacompact.base.model import ContentType
 from deltacompact.storage.memory import MemoryStore
-from deltacompact.tabular.files import inspect
+from deltacompact.tabular.inspecting import inspect
 
 
 @pytest.fixture

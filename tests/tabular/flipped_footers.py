@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ContentType
 from deltacompact.storage.local import LocalStore
-from deltacompact.tabular import files
+from deltacompact.tabular import files, inspecting
 
 
 def main() -> None:
@@ -31,7 +31,7 @@ def main() -> None:
             flipped[at] ^= 1 << bit
             (folder / "a").write_bytes(flipped)
             try:
-                given = files.inspect(store, "a", ContentType[kind.upper()], keys=("id", "s"), decoded=True)
+                given = inspecting.inspect(store, "a", ContentType[kind.upper()], keys=("id", "s"), decoded=True)
                 for _ in files.read(store, given):
                     pass
                 read += 1

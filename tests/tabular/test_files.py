@@ -18,7 +18,7 @@ import deltacompact
 from deltacompact import ContentType, Settings, compact
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.storage.memory import MemoryStore
-from deltacompact.tabular import files, formats, writing
+from deltacompact.tabular import files, formats, inspecting, writing
 from deltacompact.tabular.row_groups import WriteOptions
 
 PLAIN = pa.table(
@@ -99,7 +99,7 @@ def test_slices_and_columns(kind):
     table = PLAIN.select(["id", "name", "done"])
     path = f"x{SUFFIX[kind]}"
     store.put(path, written(table, kind))
-    file = files.inspect(store, path, formats.content_type_of(path), table.schema)
+    file = inspecting.inspect(store, path, formats.content_type_of(path), table.schema)
     assert file.rows == 4
     for start in range(4):
         for stop in range(start + 1, 5):

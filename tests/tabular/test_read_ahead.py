@@ -26,7 +26,7 @@ from deltacompact.index.keys import Encoding, KeyClass, KeyColumn
 from deltacompact.index.live_bitmaps import read_each_masks
 from deltacompact.steps.hash_bucket import SourceSlice, hash_bucket
 from deltacompact.storage.memory import MemoryStore
-from deltacompact.tabular import files, writing
+from deltacompact.tabular import files, inspecting, writing
 from deltacompact.tabular.files import Part
 from deltacompact.tabular.parquet_read import PAGES_BYTES
 from deltacompact.tabular.row_groups import WriteOptions
@@ -61,7 +61,7 @@ def test_row_groups_are_fetched_while_others_are_decoded() -> None:
     sink = io.BytesIO()
     pq.write_table(table(20_000, width=100), sink, row_group_size=1_000)
     store.inner.put("x.parquet", sink.getvalue())
-    described = files.inspect(store, "x.parquet", ContentType.PARQUET)
+    described = inspecting.inspect(store, "x.parquet", ContentType.PARQUET)
     store.forget()
     work = [whole(described)]
     assert hashed(store, work, limits) == hashed(store.inner, work, limits)
@@ -77,7 +77,7 @@ def test_a_large_chunk_is_decoded_as_it_arrives_and_no_further_than_its_rows_are
     wide = wide.append_column("w", wide["v"])
     pq.write_table(wide, sink, row_group_size=60_000, use_dictionary=False, data_page_size=100_000)
     store.inner.put("x.parquet", sink.getvalue())
-    described = files.inspect(store, "x.parquet", ContentType.PARQUET)
+    described = inspecting.inspect(store, "x.parquet", ContentType.PARQUET)
     for rows in ((0, 60_000), (0, 20_000), (40_000, 45_000)):
         store.forget()
         slices = [piece for _, piece in files.read(store, described, rows=rows, limits=limits)]

@@ -23,7 +23,7 @@ from deltacompact import ContentType, DeltaStreamCatalog
 from deltacompact.base.limits import READ_LIMITS
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
-from deltacompact.tabular import files, formats, row_bytes, writing
+from deltacompact.tabular import files, formats, inspecting, row_bytes, writing
 from deltacompact.tabular.row_group_copy import encoded
 from deltacompact.tabular.row_groups import ROW_GROUP_BYTES, ROW_GROUP_ROWS, WriteOptions
 from deltacompact.tabular.writing import TableWriter
@@ -167,7 +167,7 @@ def test_a_large_dictionary_is_written_to_other_formats(content_type: ContentTyp
 
 def batches_of(path: Path) -> list[pa.Table]:
     store = LocalStore(path.parent)
-    file = files.inspect(store, path.name, ContentType.PARQUET)
+    file = inspecting.inspect(store, path.name, ContentType.PARQUET)
     found = list(files.read(store, file))
     assert [first for first, _ in found] == [sum(t.num_rows for _, t in found[:place]) for place in range(len(found))]
     return [batch for _, batch in found]
@@ -208,14 +208,14 @@ def test_strings_of_a_mebibyte_in_structs_are_read(tmp_path: Path) -> None:
 
 def batches_of_lazily(path: Path):
     store = LocalStore(path.parent)
-    for _, batch in files.read(store, files.inspect(store, path.name, ContentType.PARQUET)):
+    for _, batch in files.read(store, inspecting.inspect(store, path.name, ContentType.PARQUET)):
         yield batch
 
 
 def test_key_columns_are_read_in_large_batches_beside_wide_ones(tmp_path: Path) -> None:
     pq.write_table(same(MIB // 8, 1_000), tmp_path / "wide.parquet")
     store = LocalStore(tmp_path)
-    file = files.inspect(store, "wide.parquet", ContentType.PARQUET)
+    file = inspecting.inspect(store, "wide.parquet", ContentType.PARQUET)
     assert [batch.num_rows for _, batch in files.read(store, file, ["k"])] == [1_000]
 
 
@@ -224,7 +224,7 @@ def test_many_tiny_row_groups_are_read_together() -> None:
     sink = io.BytesIO()
     pq.write_table(same(10, 5_000), sink, row_group_size=1)
     store.put("tiny.parquet", sink.getvalue())
-    file = files.inspect(store, "tiny.parquet", ContentType.PARQUET)
+    file = inspecting.inspect(store, "tiny.parquet", ContentType.PARQUET)
     assert len(list(files.read(store, file))) < 10
 
 

@@ -40,7 +40,7 @@ from deltacompact.delta_streams.appending.stream_writer import CommitTerms, Stre
 from deltacompact.storage.certain_put import telling_interrupts
 from deltacompact.storage.identity import is_uri
 from deltacompact.storage.opening import as_uri, open_object
-from deltacompact.tabular import files, formats, schemas
+from deltacompact.tabular import files, formats, inspecting, schemas
 from deltacompact.tabular.avro_files import read_avro
 from deltacompact.tabular.damage import naming
 from deltacompact.tabular.text_files import whole_text
@@ -216,7 +216,7 @@ class ChangesWriter:
     def _events(self, table: pa.Table, origin: Origin) -> Events:
         options, keys = self._options, self._table.keys
         table = schemas.computable(table, origin.name)
-        files.check_columns(table.schema, origin.name)
+        schemas.check_columns(table.schema, origin.name)
         if isinstance(options.says_operation, Envelope):
             assert keys is not None
             with naming(origin.name):
@@ -251,10 +251,10 @@ class ChangesWriter:
             return
         exact = keys.columns if keys else ()
         named = [name for name in (keys.primary if keys else ()) if name not in self._options.fixed]
-        file = files.inspect(self._catalog.store, uri, format_, known, managed=False, exact=exact, keys=named)
+        file = inspecting.inspect(self._catalog.store, uri, format_, known, managed=False, exact=exact, keys=named)
         if names := self._known_of_table().texts_of(file):
             known = pa.schema([*known, *((name, pa.string()) for name in names)])
-            file = files.inspect(self._catalog.store, uri, format_, known, managed=False, exact=exact)
+            file = inspecting.inspect(self._catalog.store, uri, format_, known, managed=False, exact=exact)
         if not file.rows and format_ is ContentType.CSV:  # its header may lack the operation
             yield file.schema.empty_table(), Origin(source)
         for first, table in files.read(self._catalog.store, file):

@@ -25,7 +25,7 @@ from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.base.wording import text_of
 from deltacompact.index.sort_widths import longest_values
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import far_values, files, null_counts, schemas, writing
+from deltacompact.tabular import far_values, null_counts, schemas, writing
 from deltacompact.tabular.formats import surely_holds
 from deltacompact.tabular.null_counts import NullCounts
 from deltacompact.tabular.row_groups import WriteOptions
@@ -142,7 +142,7 @@ def rows_of(source: Any, name: str) -> Rows | None:
         tables = _tables((pa.Table.from_batches([batch]).replace_schema_metadata() for batch in reader), name)
     else:
         return None
-    files.check_columns(schema, name)
+    schemas.check_columns(schema, name)
     first = next(tables, None)  # the check of the columns must know whether there is a row
     return Rows(name, schema, chain(() if first is None else (first,), tables), first is None)
 

@@ -50,9 +50,9 @@ from deltacompact.index.sort_widths import measured_file
 from deltacompact.storage.certain_put import telling_interrupts
 from deltacompact.storage.identity import is_uri
 from deltacompact.storage.opening import as_uri, copy_into
-from deltacompact.tabular import files as tabular
 from deltacompact.tabular import formats, schemas, stamps
 from deltacompact.tabular.far_files import with_far_values
+from deltacompact.tabular.inspecting import inspect
 from deltacompact.tabular.published_types import types_of
 from deltacompact.tabular.row_groups import WriteOptions
 
@@ -259,7 +259,7 @@ class StreamWriter:
         uri = source if is_uri(source) else as_uri(os.path.abspath(source))
         format_ = content_type or formats.content_type_of(source)
         digested = key_columns(keys, self._partition)
-        file = tabular.inspect(
+        file = inspect(
             self._store,
             uri,
             format_,
@@ -287,7 +287,7 @@ class StreamWriter:
                 return copy
             try:
                 digested = key_columns(keys, self._partition)
-                described = tabular.inspect(
+                described = inspect(
                     self._store,
                     path,
                     source.content_type,

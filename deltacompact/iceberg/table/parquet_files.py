@@ -27,7 +27,7 @@ from deltacompact.storage.fetched_file import ReadAhead, begun_ahead
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import field_ids, files, parquet_read, schemas
 from deltacompact.tabular.damage import naming
-from deltacompact.tabular.files import Slices
+from deltacompact.tabular.units import Slices
 
 _ANY_PARTITION = Partition()
 
@@ -72,7 +72,7 @@ class WantedFile:
         footer, path = reader.parquet, self.stored.path
         with naming(reader.file.path):
             schema = parquet_read.stored_schema(reader.source, footer, parquet_read.INT96_UNIT)
-        files.check_columns(schema, path)
+        schemas.check_columns(schema, path)
         in_partition = {number for fill in self.constants if (number := field_ids.field_id(fill.column)) is not None}
         schema = identified(schema, self.names, in_partition, path)
         name_of = {field_ids.field_id(column): column.name for column in schema}

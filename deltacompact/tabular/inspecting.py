@@ -1,0 +1,212 @@
+"""What a file tells of itself, before it gets into a table: schema, rows, and what later readers need of it.
+
+    inspect("orders.csv", known schema)     -> schema, 1,000 rows
+    inspect("orders.csv") of a Parquet file -> refused: its first bytes say what it is
+
+Parquet, ORC and Arrow files store their types. CSV and JSON lines get types from the table's schema. The log records
+the types, so every later reader uses the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from deltacompact.base.errors import DeltaCompactError, InputError, SchemaError
+from deltacompact.base.limits import READ_LIMITS
+from deltacompact.base.model import ContentType, DataFile, Partition
+from deltacompact.base.numbers import UNNUMBERED
+from deltacompact.base.wording import columns_shown, text_of
+from deltacompact.storage.objects import Fetches, ObjectStore
+from deltacompact.storage.opening import open_object
+from deltacompact.tabular import (
+    far_values,
+    feather_files,
+    inferred_numbers,
+    key_values,
+    null_counts,
+    parquet_read,
+    schemas,
+    stamps,
+)
+from deltacompact.tabular.beginnings import BEGINNING_BYTES, contradiction
+from deltacompact.tabular.damage import naming
+from deltacompact.tabular.formats import EXTENSIONS, UNTYPED, extensions
+from deltacompact.tabular.known_pages import known_groups
+from deltacompact.tabular.text_files import read_text
+from deltacompact.tabular.units import units_of
+
+
+def inspect(
+    store: ObjectStore,
+    path: str,
+    content_type: ContentType,
+    known: pa.Schema | None = None,
+    partition: Partition | None = None,
+    *,
+    managed: bool = True,
+    hashed: bool = False,
+    keys: Sequence[str] = (),
+    exact: Iterable[str] = (),
+    decoded: bool = False,
+) -> DataFile:
+    """Schema, rows and bytes of a file (number 0). `known` gives types to columns of CSV and JSON.
+
+    Nulls are counted in the columns `keys`. Raises InputError for text with inexact numbers in the columns `exact`.
+    With `partition`, the file's partition columns are checked against its values. A file that is not managed gets a
+    stamp; with `hashed`, the stamp has all that later readers need, and the file must not change meanwhile. With
+    `decoded`, all rows of a local file are decoded, except Parquet pages that are known to decode.
+    """
+    file_store, name = open_object(store, path)
+    with naming(path):
+        before = None if isinstance(file_store, Fetches) else stamps.settled(file_store, name, managed)
+        with file_store.open(name) as source:
+            stat = stamps.stat_of(file_store, name, source) if before is None else before
+            if hashed and content_type in UNTYPED and not parquet_read.is_near(source):
+                source = pa.BufferReader(source.read_buffer())  # download once, to parse and to hash
+            with _contradicted(file_store, name, content_type):
+                file = _described(source, path, content_type, known, partition, keys, exact)
+            decodes = content_type in UNTYPED or _decodes(source, file, decoded)
+            to_hash = source if hashed and (stat.etag is None or content_type in UNTYPED) else None
+            stamp = None if managed else stamps.stamp_of(stat, to_hash)
+        if hashed and stat.etag is None and file_store.stat(name) != stat:
+            raise InputError(f"{path} was written to while it was read: append it when it is finished")
+    schema = schemas.unmarked(file.schema)
+    return replace(file, bytes=stat.bytes, schema=schema, stamp=stamp, managed=managed, decodes=decodes)
+
+
+@contextlib.contextmanager
+def _contradicted(store: ObjectStore, name: str, content_type: ContentType) -> Iterator[None]:
+    """Where a file cannot be read as what its name says: say what its first bytes say instead."""
+    try:
+        yield
+    except (pa.ArrowException, InputError, OSError) as error:
+        if EXTENSIONS.get(extensions(name)[0]) is content_type and (what := _what_it_is(store, name)) is not None:
+            raise InputError(what) from error
+        raise
+
+
+def _what_it_is(store: ObjectStore, name: str) -> str | None:
+    with contextlib.suppress(pa.ArrowException, OSError, DeltaCompactError), store.open(name) as source:
+        return contradiction(name, bytes(source.read(BEGINNING_BYTES)))
+    return None
+
+
+def _decodes(source: pa.NativeFile, file: DataFile, decoded: bool) -> bool:
+    """Whether all pages of an opened file are known to decode. `decoded`: decode the pages of a local file to find out.
+
+    Raises the errors of a reader: a file that cannot be read must not get into a table.
+    """
+    names, parquet, groups = list(file.schema.names), None, list[tuple[int, int]]()
+    if file.content_type is ContentType.PARQUET:
+        parquet = parquet_read.described(source)
+        groups = parquet_read.unknown_rows(parquet, known_groups(parquet.footer, parquet.metadata.num_row_groups))
+        if not groups:
+            return True
+    if not decoded or not parquet_read.is_near(source):
+        return False
+    if parquet is None:
+        source.seek(0)
+        stored = [units_of(source, file, names, 0, file.rows)]
+    else:
+        stored = [parquet_read.batches(source, parquet, names, *rows, READ_LIMITS) for rows in groups]
+    for units in stored:
+        for _, table in units:
+            schemas.computable(table, file.path)
+    return True
+
+
+def _described(
+    source: pa.NativeFile,
+    path: str,
+    content_type: ContentType,
+    known: pa.Schema | None,
+    partition: Partition | None,
+    keys: Sequence[str],
+    exact: Iterable[str],
+) -> DataFile:
+    """What an opened file tells of itself."""
+    decoded_bytes, group_bytes, widest, parquet, far, nulls = None, None, None, None, None, None
+    match content_type:
+        case ContentType.PARQUET:
+            parquet = parquet_read.described(source)
+            schema, rows = parquet.metadata.schema.to_arrow_schema(), parquet.metadata.num_rows
+            decoded_bytes = parquet_read.decoded_bytes(parquet, schema.names)
+            group_bytes = parquet_read.group_bytes(parquet, schema.names)
+            widest = parquet_read.widest_row_bytes(source, parquet)
+            far = far_values.of_footer(parquet.metadata, schema)
+            nulls = null_counts.of_footer(parquet.metadata, schema, keys)
+        case ContentType.ORC:
+            from deltacompact.tabular.orc_files import open_orc
+
+            orc = open_orc(source)
+            schema, rows = orc.schema, orc.nrows
+        case ContentType.FEATHER:
+            batches = feather_files.batches_of(source, None)
+            schema, rows, group_bytes = batches.schema, sum(batches.rows), max(batches.bytes, default=0)
+        case _:
+            table = read_text(source, path, content_type, known, None)
+            schemas.check_columns(table.schema, path)
+            if content_type is ContentType.CSV and not table.num_rows:
+                _check_header(table.schema.names, path, keys)
+            _check_text(table)
+            inferred_numbers.check_keys(table, exact, path)
+            if partition:
+                schemas.check_partition_values(table, partition, path)
+            return DataFile(
+                *(UNNUMBERED, path, content_type, table.num_rows, 0, table.schema),
+                decoded_bytes=int(table.nbytes),
+                far=far_values.of_table(table),
+                nulls=null_counts.of_table(table, keys),
+                ranges=key_values.of_table(table, keys),
+            )
+    schemas.check_columns(schema, path)
+    file = DataFile(
+        *(UNNUMBERED, path, content_type, rows, 0, schema),
+        decoded_bytes=decoded_bytes,
+        group_bytes=group_bytes,
+        widest_row_bytes=widest,
+    )
+    near = parquet_read.is_near(source)
+    named = [name for name in (partition.names if partition else ()) if name in schema.names]
+    ranged = far_values.ranged_columns(schema) if far is None else []
+    counted = [name for name in keys if name in schema.names] if nulls is None else []
+    wanted = list(dict.fromkeys([*named, *ranged, *counted]))
+    if wanted and (near or named):  # a remote file too: a row of another partition would block this partition
+        of_parts = []
+        source.seek(0)
+        if parquet is None:
+            source = source if near else pa.BufferReader(source.read_buffer())
+            units = units_of(source, file, wanted, 0, rows)
+        else:
+            units = parquet_read.batches(source, parquet, wanted, 0, rows, READ_LIMITS)
+        for _, table in units:
+            if partition:
+                schemas.check_partition_values(table, partition, path)
+            of_parts.append((far_values.of_table(table), null_counts.of_table(table, counted)))
+        far = far_values.merged(part for part, _ in of_parts) if far is None else far
+        nulls = null_counts.merged(part for _, part in of_parts) if nulls is None else nulls
+    far = () if far is None and not ranged else far
+    nulls = () if nulls is None and not counted else nulls
+    return replace(file, far=far, nulls=nulls)
+
+
+def _check_header(names: list[str], path: str, keys: Sequence[str]) -> None:
+    """Refuse CSV whose only line names no key: it may be a row, which would be taken for the names of columns."""
+    for key in keys:
+        if key not in names:
+            raise SchemaError(
+                f"{path}: key column {key!r} is missing ({columns_shown(names)}): the first line must name the columns"
+            )
+
+
+def _check_text(table: pa.Table) -> None:
+    """Refuse text that is not UTF-8: Arrow's JSON parser takes any bytes, and later readers would fail."""
+    for name in table.column_names:
+        try:
+            table[name].validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise InputError(f"column {name!r}: {text_of(error)}") from error
