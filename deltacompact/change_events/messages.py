@@ -12,7 +12,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 
 import numpy as np
 import pyarrow as pa
@@ -44,8 +44,9 @@ def read_messages(
 ) -> tuple[pa.Table, Origin]:
     """The messages as rows, and the line of each.
 
-    The parser takes texts for times where it can; the fields `texts` of rows stay texts. Raises InputError naming the
-    line that is no JSON object, or has a key that is not exact.
+    The parser takes texts for times where it can. In rows they stay texts, whose later values may be others; except
+    sort keys, which times order better, if these are not among `texts`. Raises InputError naming the line that is no
+    JSON object, or has a key that is not exact.
     """
     text = text.removeprefix(codecs.BOM_UTF8)
     _check_utf_8(text, name)
@@ -64,7 +65,7 @@ def read_messages(
         if found.num_rows != len(lines):
             raise pa.ArrowInvalid("some line has several messages")
         _check_keys(found, envelope, known, keys, origin)
-        stored = _stored(found.schema, envelope, known, texts)
+        stored = _stored(found.schema, envelope, known, {key.name for key in keys.sort} - {*texts})
         if stored is None:
             return found
 
@@ -129,30 +130,36 @@ def _in_types(table: pa.Table, stored: pa.Schema, name: str) -> pa.Table:
     return schemas.with_columns(table, changed)
 
 
-def _stored(found: pa.Schema, envelope: Envelope, known: pa.Schema | None, texts: Sequence[str]) -> pa.Schema | None:
-    """The columns of messages, with the stream's types for those fields of rows that it knows; None: it knows none."""
-    if not known and not texts:
-        return None
+def _stored(found: pa.Schema, envelope: Envelope, known: pa.Schema | None, times: Set[str]) -> pa.Schema | None:
+    """The columns of messages, with other types for fields of rows than the parser finds; None: there are none."""
     known = known or pa.schema([])
     if PAYLOAD in found.names and envelope.operations.column not in found.names:
         inner = found.field(PAYLOAD)
         if not pa.types.is_struct(inner.type):
             return None
-        stored = [inner.with_type(pa.struct([_typed(field, envelope, known, texts) for field in inner.type]))]
+        stored = [inner.with_type(pa.struct([_typed(field, envelope, known, times) for field in inner.type]))]
     else:
-        stored = [_typed(field, envelope, known, texts) for field in found if field.name in envelope.names]
+        stored = [_typed(field, envelope, known, times) for field in found if field.name in envelope.names]
     return pa.schema(stored) if any(found.field(field.name) != field for field in stored) else None
 
 
-def _typed(field: pa.Field, envelope: Envelope, known: pa.Schema, texts: Sequence[str]) -> pa.Field:
-    """A field of messages; one that holds rows with the stream's types."""
+def _typed(field: pa.Field, envelope: Envelope, known: pa.Schema, times: Set[str]) -> pa.Field:
+    """A field of messages; one that holds rows with the stream's types, or as it was said. `times` may be times."""
     if field.name not in (envelope.before, envelope.after) or not pa.types.is_struct(field.type):
         return field
     types = {name: schemas.stored_type(type_) for name, type_ in schemas.known_types(known).items()}
-    guessed = [child.name for child in field.type if pa.types.is_timestamp(child.type)]
-    types |= dict.fromkeys([name for name in texts if name in guessed], pa.string())
-    children = [child.with_type(schemas.grown(types.get(child.name, child.type), child.type)) for child in field.type]
+    said = [child if child.name in times else child.with_type(_as_said(child.type)) for child in field.type]
+    children = [child.with_type(schemas.grown(types.get(child.name, child.type), child.type)) for child in said]
     return field.with_type(pa.struct(children))
+
+
+def _as_said(type_: pa.DataType) -> pa.DataType:
+    """The type with texts instead of times, at every depth: JSON has no times."""
+    if pa.types.is_timestamp(type_):
+        return pa.string()
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(_as_said(field.type)) for field in type_])
+    return pa.list_(_as_said(type_.value_type)) if pa.types.is_list(type_) else type_
 
 
 def _check_keys(found: pa.Table, envelope: Envelope, known: pa.Schema | None, keys: TableKeys, origin: Origin) -> None:

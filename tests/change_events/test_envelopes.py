@@ -213,6 +213,42 @@ def test_json_takes_the_types_of_the_stream(tmp_path):
     assert str(catalog.read("t", filter=[("id", "=", 1)])["born"][0]) == "1990-02-03"
 
 
+@pytest.mark.parametrize("maxwell", [False, True])
+@pytest.mark.parametrize("with_schema", [False, True])
+def test_texts_that_look_like_times_stay_texts(tmp_path, maxwell, with_schema):
+    """They became times in a table's first batch: two keys were one, and any other text blocked the stream."""
+    catalog = open_catalog(tmp_path / "lake")
+    catalog.create_table("t", primary_keys=["code"])
+    rows = [
+        {"code": "2026-11-29", "v": "2026-11-29T10:00:00Z", "more": ["2026-11-29"], "of": {"at": "2026-11-29"}},
+        {"code": "2026-11-29 00:00", "v": "2026-11-29", "more": [], "of": {"at": None}},
+        {"code": "A-1", "v": "soon", "more": ["never"], "of": {"at": "once"}},
+    ]
+    for number, batch in enumerate([rows[:2], rows[2:]]):
+        messages = [said(maxwell, "c", None, row, number) for row in batch]
+        path = written(tmp_path / f"{number}.json", messages, with_schema=with_schema and not maxwell)
+        catalog.append_files("t", path, format="maxwell" if maxwell else "debezium")
+    assert catalog.read("t").to_pylist() == rows
+
+
+def test_sort_keys_and_declared_columns_are_times_still(tmp_path):
+    catalog = open_catalog(tmp_path / "lake")
+    columns = "id long, born date, seen timestamp"
+    catalog.create_table("t", primary_keys=["id"], sort_keys=["updated"], columns=columns)
+    row = {"id": 1, "born": "1990-02-03", "seen": "2026-11-29T10:00:00.5", "updated": "2026-11-29T10:00:00Z"}
+    rows = [row, row | {"updated": "2026-11-29T10:00:00.5Z", "born": None}]  # as texts, the second would be smaller
+    for number, changed in enumerate(rows):
+        path = written(tmp_path / f"{number}.json", [message("c", None, changed, number)])
+        catalog.append_files("t", path, format="debezium")
+    kept = catalog.read("t")
+    assert kept["born"].to_pylist() == [None]
+    assert [str(kept.schema.field(name).type)[:9] for name in ("born", "seen", "updated")] == [
+        "date32[da",
+        "timestamp",
+        "timestamp",
+    ]
+
+
 @settings(max_examples=examples(60))
 @given(
     steps=st.lists(
