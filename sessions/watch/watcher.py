@@ -101,9 +101,10 @@ class Watcher:
         self._tables: dict[tuple[str, str, str | None, str | None], _WatchedTable] = {}
         self._every_s = policies.every
         for policy in policies.expanded():
-            key = (policy.catalog, policy.source_table_id, policy.branch, policy.destination)
+            named = (policy.source_table_id, policy.branch, policy.destination)
+            key = (_normal(policy.catalog), *named)  # two spellings of a catalog would overwrite each other's decisions
             if key not in self._tables:
-                self._tables[key] = _WatchedTable(*key, self)
+                self._tables[key] = _WatchedTable(policy.catalog, *named, self)
             self._tables[key].policies.append(policy)
         # Branches of a table share its orphans, so only the first branch in the policies counts them.
         counting: dict[tuple[str, str], tuple[str, str, str | None, str | None]] = {}
@@ -126,11 +127,10 @@ class Watcher:
         sizes: dict[tuple[str, str, str], TableSizes] = {}
         unreadable = 0
         for key, table in self._tables.items():
-            catalog_uri, name, branch, _ = key
             try:
                 decided += table.look()
                 seen = replace(table.sizes, orphan_bytes=self._orphans.bytes.get(key))
-                sizes.setdefault((catalog_uri, name, branch or ""), seen)
+                sizes.setdefault((table.catalog_uri, table.name, key[2] or ""), seen)
             except Exception as error:  # even a bug of ours must not stop the other tables
                 foreseen = error if isinstance(error, DeltaCompactError) else None
                 self.failed[table.name] = foreseen or DeltaCompactError(one_line(error))

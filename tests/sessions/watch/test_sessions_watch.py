@@ -750,6 +750,20 @@ def test_two_policies_on_one_table_never_submit_a_partition_both(place):
     assert len(place.received()) == 1
 
 
+def test_two_spellings_of_a_catalog_are_one_table(place):
+    place.append()
+    known = place.policies().policies[0].model_dump(exclude_unset=True)
+    given = [known, {**known, "name": "q", "catalog": Path(place.lake).as_uri(), "when": [{"deltas": 100}]}]
+    policies = Policies.model_validate({"version": 1, "policies": given})
+    watcher = Watcher(policies, place.state, place.queue, clock=lambda: place.now_s)
+    watcher.look()
+    assert [(each.policy, each.reason) for each in kept_decisions(place.state.store)] == [
+        ("p", "deltas"),
+        ("q", "below_thresholds"),
+    ]
+    assert len(watcher.seen.tables) == 1
+
+
 def test_a_table_that_is_missing_leaves_the_others_to_be(place):
     place.append()
     known = place.policies().policies[0].model_dump(exclude_unset=True)
