@@ -26,6 +26,7 @@ from deltacompact.storage.objects import ObjectStore
 if TYPE_CHECKING:
     from deltacompact.storage.s3_access import S3Settings
 
+_S3 = "s3://"
 _SHOWN_CHARACTERS_MAX = 60
 _CUTTING = frozenset("?#\t\r\n")
 """What ends the path of a URI, or is left out of it."""
@@ -73,13 +74,13 @@ def open_object(root: ObjectStore, path: str) -> tuple[ObjectStore, str]:
     """
     if not is_uri(path):
         return root, path
-    store, name = _bucket(root, path) if path.startswith("s3://") else _folder(path)
+    store, name = _bucket(root, path) if as_uri(path).startswith(_S3) else _folder(path)
     alike = getattr(root, "alike", None)  # a throttled root throttles the other stores of its process too
     return (alike(store) if alike else store), name
 
 
 def _bucket(root: ObjectStore, uri: str) -> tuple[ObjectStore, str]:
-    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    bucket, _, key = uri[len(_S3) :].partition("/")
     if not bucket:
         raise InputError(f"{uri!r} names no bucket")
     from deltacompact.storage.s3 import whole_bucket
@@ -111,8 +112,11 @@ def copy_into(store: ObjectStore, source: str | os.PathLike[str], path: str) -> 
 
 
 def as_uri(path: str | os.PathLike[str]) -> str:
-    """The URI of a local path. A URI is returned unchanged; file:/path, as Spark writes it, is file:///path."""
+    """The URI of a local path. A URI is returned unchanged; file:/path, as Spark writes it, is file:///path, and S3://
+    is s3://."""
     text = os.fspath(path)
+    if text[: len(_S3)].lower() == _S3:
+        return _S3 + text[len(_S3) :]
     if text.startswith("file:/") and not is_uri(text):
         return f"file://{text.removeprefix('file:')}"
     return text if is_uri(text) else Path(text).absolute().as_uri()

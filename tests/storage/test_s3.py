@@ -14,7 +14,7 @@ from deltacompact import Settings, compact
 from deltacompact.base.errors import InputError
 from deltacompact.maintenance.check import check
 from deltacompact.maintenance.vacuum.vacuum import vacuum
-from deltacompact.storage.opening import open_store
+from deltacompact.storage.opening import open_object, open_store
 from deltacompact.storage.s3_objects import RequestFailed
 
 TOPIC_REGION = "us-east-1"
@@ -70,6 +70,18 @@ def test_what_was_written_is_listed_in_byte_order_read_and_deleted(store):
         assert source.read(3) == b"b/c"
     store.delete(["a/9", "a/never"])
     assert [stat.path for stat in store.list("a/")] == ["a/10", "a/b/c"]
+
+
+def test_an_object_that_is_named_with_a_great_s_is_that_object(s3_catalog_uri):
+    """Another read of it went to the S3 of the environment, and `retract --file` did not know it."""
+    table = deltacompact.open_catalog(s3_catalog_uri).create_table("t", primary_keys=["id"])
+    uri = f"{s3_catalog_uri.rstrip('/')}-in/a.csv"
+    store, name = open_object(open_store(s3_catalog_uri), uri)
+    store.put(name, b"id,v\n1,a\n")
+    table.append_files(uri.replace("s3:", "S3:"), reference=True)
+    assert table.read()["v"].to_pylist() == ["a"]
+    deltacompact.retract_file(table._catalog, "t", uri)
+    assert table.read().num_rows == 0
 
 
 def test_ranges_are_fetched_with_the_size_and_etag_of_their_object(s3_catalog_uri):

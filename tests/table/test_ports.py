@@ -118,6 +118,7 @@ def test_a_bucket_is_opened_once_with_the_access_of_the_root(s3_catalog_uri: str
     store, name = open_object(root, f"s3://{bucket}/a/b c%20?.parquet")
     assert isinstance(store, S3Store) and store.access == root.access
     assert (store.uri, name) == (f"s3://{bucket}/", "a/b c%20?.parquet")
+    assert open_object(root, f"S3://{bucket}/a/b.parquet")[0] is store
     slow, _ = open_object(PacedStore(root, Pace(requests_per_s=1e6)), f"s3://{bucket}/a/b.parquet")
     assert isinstance(slow, PacedStore)
 

@@ -234,7 +234,7 @@ class ChangesWriter:
     def _read(
         self, source: str, content_type: ContentType | None, known: pa.Schema
     ) -> Iterator[tuple[pa.Table, Origin]]:
-        uri = source if is_uri(source) else as_uri(os.path.abspath(source))
+        uri = as_uri(source if is_uri(source) else os.path.abspath(source))
         says, keys = self._options.says_operation, self._table.keys
         if says is not None and formats.is_avro(source):
             store, path = open_object(self._catalog.store, uri)

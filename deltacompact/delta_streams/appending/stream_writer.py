@@ -256,7 +256,7 @@ class StreamWriter:
         keys: TableKeys | None,
         reference: bool,
     ) -> DataFile:
-        uri = source if is_uri(source) else as_uri(os.path.abspath(source))
+        uri = as_uri(source if is_uri(source) else os.path.abspath(source))
         format_ = content_type or formats.content_type_of(source)
         digested = key_columns(keys, self._partition)
         file = inspect(
