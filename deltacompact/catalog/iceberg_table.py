@@ -521,6 +521,7 @@ class IcebergCatalogTable(UsersWords):
         batch: Bookmark[int] | None = None,
         into: str | None = None,
         schema_id: int | None = None,
+        asked: str | None = None,
     ) -> bool:
         """Say that the batch of a consumer is done.
 
@@ -528,6 +529,7 @@ class IcebergCatalogTable(UsersWords):
         batch       what `bookmarks` told: nothing is done unless the batch is still that one
         into        of a mirror: the id of its creation. No other table then takes the next batches for its own
         schema_id   of a mirror: the schema by which the columns of the batch were named
+        asked       of a mirror: its columns and filter. Batches of other ones are then refused
 
         Returns whether a batch was open: none is after an empty one, or once it is done. Raises NotFoundError for an
         unknown bookmark, ConflictError where another consumer came first.
@@ -541,7 +543,7 @@ class IcebergCatalogTable(UsersWords):
         """
         from deltacompact.change_feed.branch_bookmarks import committed
 
-        return committed(self._catalog.loaded(self._table_id), name, batch, into, schema_id)
+        return committed(self._catalog.loaded(self._table_id), name, batch, into, schema_id, asked)
 
     def drop_bookmark(self, name: str) -> None:
         """Remove the bookmark `name`, so that expiry no longer keeps snapshots for it.

@@ -13,6 +13,9 @@ one, and inserted in the other. Sort keys of the mirror decide nothing: after a 
 values, a row of the source has a smaller one than the mirror's. So all keys are cleared first. The bookmark names the
 mirror that has what is done: another one, also one that was created again under that name, lacks those rows.
 
+A mirror has the columns and the rows that were asked for. With others from now on, rows that do not change would lack
+them, or stay. So the bookmark tells what was asked for, and a batch that asks for something else is refused.
+
 The rows of an Iceberg table have the names that its columns have today, those in the mirror the names that they had. So
 the bookmark also tells the schema, and a source whose columns were renamed or made anew is refused.
 
@@ -37,6 +40,7 @@ from deltacompact.catalog.delta_stream_table import DeltaStreamTable
 from deltacompact.change_feed.bookmark import ALL_ROWS, Bookmark, check_batch
 from deltacompact.change_feed.columns import CHANGE_COLUMNS, ChangeType
 from deltacompact.change_feed.upserted_keys import UPSERTS, UpsertedKeys
+from deltacompact.reading.selection import named_columns
 
 if TYPE_CHECKING:
     from deltacompact.catalog.iceberg_table import IcebergCatalogTable
@@ -60,12 +64,14 @@ def mirror(
     """
     sink = _StreamMirror(into) if isinstance(into, DeltaStreamTable) else _Branch(into._loaded())
     asked = {**chosen, "key": sink.key, "before": False}
-    target = _creation(into)
+    target, terms = _creation(into), _terms(chosen)
 
     def check_source(known: Bookmark[Any] | None, table: IcebergTable | None) -> None:
         _check_target(target, source.table_id, into.table_id, known)
         if known is None or known.into is None:
             _check_way(source, into, target)
+        else:
+            _check_terms(known, terms, source.table_id, into.table_id)
         if table is not None and known is not None and known.schema_id is not None:
             _check_names(table, known.schema_id, sink, into.table_id, chosen.get("columns"))
 
@@ -91,9 +97,9 @@ def mirror(
         reader = _with_unique_keys(reader, sink.key, again, partial(_twice, source.table_id, into.table_id))
     rows = sink.append(reader, token, check) if columns else 0
     if isinstance(source, DeltaStreamTable):
-        source.commit_bookmark(bookmark, known, target)
+        source.commit_bookmark(bookmark, known, target, terms)
     else:
-        source.commit_bookmark(bookmark, known, target, _schema_id(table))
+        source.commit_bookmark(bookmark, known, target, _schema_id(table), terms)
     return rows
 
 
@@ -260,6 +266,25 @@ def _check_target(target: str | None, table_id: str, into_id: str, known: Bookma
             f"what bookmark {known.name!r} of {table_id!r} has done is not in {into_id!r}: it went into another table, "
             f"or {into_id!r} was dropped and created again. Drop the bookmark, or choose another one, and say where to "
             f"begin with --from ({ALL_ROWS})"
+        )
+
+
+def _terms(chosen: Mapping[str, Any]) -> str | None:
+    """The columns and the filter of a mirror, as options of the command. None: an expression of another program."""
+    columns, where = named_columns(chosen.get("columns")), chosen.get("where")
+    if not isinstance(where, str | None):
+        return None
+    named = [f"--columns {','.join(sorted(columns))}"] if columns is not None else []
+    filtered = [f"--where {where!r}"] if where else []
+    return " ".join([*named, *filtered]) or "all columns and rows"
+
+
+def _check_terms(known: Bookmark[Any], terms: str | None, table_id: str, into_id: str) -> None:
+    """Raise InputError for other columns or another filter than the mirror has."""
+    if None not in (terms, known.asked) and terms != known.asked:
+        raise InputError(
+            f"bookmark {known.name!r} of {table_id!r} has put {known.asked} into {into_id!r}, and this asks for "
+            f"{terms}: ask for the same, or take all rows anew, with another bookmark and --from ({ALL_ROWS})"
         )
 
 

@@ -42,6 +42,7 @@ class Bookmark(Generic[Position]):
     time_ms    when the bookmark was set, which tells batches with the same ends apart
     into       the id of the creation of the mirror that has what is done; None: a consumer of another kind has it
     schema_id  the schema of an Iceberg table by which a mirror has named the columns of what is done
+    asked      the columns and the filter of a mirror, as a text; None: unknown
     """
 
     name: str
@@ -50,6 +51,7 @@ class Bookmark(Generic[Position]):
     time_ms: int | None = None
     into: str | None = None
     schema_id: int | None = None
+    asked: str | None = None
 
     def is_unsigned(self, now_s: float) -> bool:
         """Whether the bookmark's time is so old that it must be renewed to count as used."""

@@ -5,7 +5,8 @@ bookmark.mirror.next      snapshot 9      given and not done
 bookmark.audit.first      snapshot 9      a first batch was given, all rows; nothing is done
 
 A property names the mirror that has what is done: deltacompact.bookmark.mirror.into. Another one has the id of the
-schema by which its columns were named then: deltacompact.bookmark.mirror.schema.
+schema by which its columns were named then, deltacompact.bookmark.mirror.schema, and one has the columns and the filter
+that it asked for, deltacompact.bookmark.mirror.asked.
 
 The catalog sets a tag only if it is still the one we saw: of two consumers one is refused, and looks again. Every
 engine's expiry keeps a tag's snapshot for 30 days, however old it is; `maintain` also keeps the snapshots from there to
@@ -38,7 +39,7 @@ from deltacompact.iceberg.table.metadata import BOOKMARK_TAG, GIVEN_FIRST, GIVEN
 from deltacompact.iceberg.table.pyiceberg_door import CommitThrottledError, CommitUnansweredError, IcebergTable
 
 _TRIES = 20
-_PROPERTIES = ("into", "schema")
+_PROPERTIES = ("into", "schema", "asked")
 
 AsOf = str | int | datetime | None
 
@@ -54,9 +55,9 @@ def _found(metadata: TableMetadata, name: str) -> Bookmark[int]:
     done, following, first = (metadata.refs.get(_tag(name, ending)) for ending in ("", GIVEN_NEXT, GIVEN_FIRST))
     upcoming = following or first
     ends = [tag.snapshot_id if tag else None for tag in (done, upcoming)]
-    into, schema = (metadata.properties.get(_property(name, ending)) for ending in _PROPERTIES)
+    into, schema, asked = (metadata.properties.get(_property(name, ending)) for ending in _PROPERTIES)
     schema_id = int(schema) if schema and schema.isdecimal() else None
-    return Bookmark(name, ends[0], ends[1], _set_ms(metadata, upcoming or done), into, schema_id)
+    return Bookmark(name, ends[0], ends[1], _set_ms(metadata, upcoming or done), into, schema_id, asked)
 
 
 def _whole(metadata: TableMetadata, name: str) -> Bookmark[int]:
@@ -136,8 +137,11 @@ def committed(
     batch: Bookmark[int] | None = None,
     into: str | None = None,
     schema_id: int | None = None,
+    asked: str | None = None,
 ) -> bool:
-    """Record that the batch is done, `into` a mirror, whose columns a schema has named; return whether one was open.
+    """Record that the batch is done, and return whether one was open.
+
+    `into` a mirror, whose columns a schema has named, and which has what was `asked`.
 
     Raises NotFoundError for an unknown bookmark, ConflictError if another consumer came first.
     """
@@ -148,7 +152,7 @@ def committed(
     if known.next is None:
         return False
     named = known.schema_id if schema_id is None else schema_id
-    wanted = Bookmark(name, known.next, into=into or known.into, schema_id=named)
+    wanted = Bookmark(name, known.next, into=into or known.into, schema_id=named, asked=asked or known.asked)
     _moved_from(table, known, wanted)
     return True
 
@@ -191,7 +195,7 @@ def _moved(table: IcebergTable, name: str, wanted: Bookmark[int]) -> tuple[Icebe
     given_as, other = (GIVEN_FIRST, GIVEN_NEXT) if wanted.done is None else (GIVEN_NEXT, GIVEN_FIRST)
     tags = {_tag(name): wanted.done, _tag(name, given_as): wanted.next, _tag(name, other): None}
     now_ms = int(time.time() * 1000)
-    said = (wanted.into, None if wanted.schema_id is None else str(wanted.schema_id))
+    said = (wanted.into, None if wanted.schema_id is None else str(wanted.schema_id), wanted.asked)
     properties = {_property(name, ending): text for ending, text in zip(_PROPERTIES, said, strict=True)}
     try:
         return table.tag(tags, now_ms + FILES_KEPT_S * 1000, properties), wanted

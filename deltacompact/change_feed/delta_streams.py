@@ -52,8 +52,8 @@ _UNPACKED = 4
 """If the log does not tell, rows take so many times more bytes in memory than in a file."""
 
 _ANEW = (
-    "leave it out with --columns, or take all rows anew: the net change from 1970-01-01, by a new bookmark, and into "
-    "an empty mirror"
+    "take all rows anew: the net change from 1970-01-01, by a new bookmark, and into an empty mirror. A feed that is "
+    "no mirror may leave it out with --columns"
 )
 """What helps where a restatement has given a column a type, or a value, that does not fit those before it."""
 

@@ -113,9 +113,14 @@ def batch_for(
 
 
 def committed(
-    catalog: Streams, table_id: str, name: str, batch: StreamBookmark | None = None, into: str | None = None
+    catalog: Streams,
+    table_id: str,
+    name: str,
+    batch: StreamBookmark | None = None,
+    into: str | None = None,
+    asked: str | None = None,
 ) -> bool:
-    """Record that the batch is done, `into` a mirror, and return whether one was open.
+    """Record that the batch is done, `into` a mirror, which has what was `asked`, and return whether one was open.
 
     Raises NotFoundError for an unknown bookmark, ConflictError if another consumer came first.
     """
@@ -125,7 +130,8 @@ def committed(
     check_batch(table_id, known, batch)
     if known.next is None:
         return False
-    if not _put(catalog, table_id, number, Bookmark(name, known.next, into=into or known.into)):
+    wanted = Bookmark(name, known.next, into=into or known.into, asked=asked or known.asked)
+    if not _put(catalog, table_id, number, wanted):
         raise ConflictError(f"table {table_id!r}: another consumer has moved bookmark {name!r}")
     return True
 
@@ -232,7 +238,8 @@ def _newest(catalog: Streams, table_id: str, name: str, now: Table | None = None
     if body.get("dropped") or body.get("creation", creation) != creation:
         return found[0].number + 1, None
     ends = [parsed_positions(body[end]) for end in ("done", "next")]
-    return found[0].number + 1, Bookmark(name, ends[0], ends[1], body["time_ms"], body.get("into"))
+    into, asked = body.get("into"), body.get("asked")
+    return found[0].number + 1, Bookmark(name, ends[0], ends[1], body["time_ms"], into, asked=asked)
 
 
 def _put(catalog: Streams, table_id: str, number: int, wanted: StreamBookmark, dropped: bool = False) -> bool:
@@ -246,6 +253,7 @@ def _put(catalog: Streams, table_id: str, number: int, wanted: StreamBookmark, d
         "done": positions_as_json(wanted.done),
         "next": positions_as_json(wanted.next),
         "into": wanted.into,
+        "asked": wanted.asked,
         **({"dropped": True} if dropped else {}),
     }
     return put_certainly(catalog.store, numbered_path(f"{_folder(table_id)}{wanted.name}/", number), dump(body))

@@ -63,7 +63,8 @@ _key_option = click.option(
     "--into",
     nargs=2,
     metavar="CATALOG TABLE",
-    help="Append the bookmark's batch to a table of either kind, once, and commit the bookmark: a mirror.",
+    help="Append the bookmark's batch to a table of either kind, once, and commit the bookmark: a mirror. "
+    "Each time with the same --columns and --where.",
 )
 @click.option(
     "--out",

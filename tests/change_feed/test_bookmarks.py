@@ -964,9 +964,11 @@ def test_a_mirror_does_not_go_on_under_other_names_than_its_rows_have(tmp_path, 
         change.add_column("c", LongType())
     with lake.catalog.load_table("ns.m").update_schema() as change:
         change.add_column("c", LongType())
+    narrow = deltacompact.open_catalog(tmp_path / "narrow").create_table("n", primary_keys=["id"])
+    without = {"columns": ["id", "c"]}
     assert mirror(source, target, "b", from_="1970-01-01") == 1
     lake.append(T, [{"id": 2, "a": 2, "c": 2}])
-    assert mirror(source, target, "b") == 1
+    assert mirror(source, target, "b") == 1 and mirror(source, narrow, "n", from_="1970-01-01", **without) == 2
     with lake.catalog.load_table(T).update_schema() as change:
         change.rename_column("a", "b")
     for number in (3, 4):
@@ -975,13 +977,12 @@ def test_a_mirror_does_not_go_on_under_other_names_than_its_rows_have(tmp_path, 
         ):
             mirror(source, target, "b")
         lake.append(T, [{"id": number, "b": number}])
-    if into == "stream":
-        assert mirror(source, target, "b", columns=["id", "c"]) == 2
-    else:
-        with lake.catalog.load_table("ns.m").update_schema() as change:
-            change.rename_column("a", "b")
-        assert mirror(source, target, "b") == 2
-        assert sorted(map(str, target.read().to_pylist())) == sorted(map(str, source.read().to_pylist()))
+    assert mirror(source, narrow, "n", **without) == 2
+    renamed, to = (T, ("b", "a")) if into == "stream" else ("ns.m", ("a", "b"))
+    with lake.catalog.load_table(renamed).update_schema() as change:
+        change.rename_column(*to)
+    assert mirror(source, target, "b") == 2
+    assert sorted(map(str, target.read().to_pylist())) == sorted(map(str, source.read().to_pylist()))
     with lake.catalog.load_table(T).update_schema() as change:
         change.delete_column("c")
     assert mirror(source, target, "b") == 0
@@ -1006,6 +1007,22 @@ def test_a_mirror_does_not_lead_back_to_its_source(tmp_path):
         mirror(other, one, "back", from_="1970-01-01")
     one.drop_bookmark("there")
     assert mirror(other, one, "back", from_="1970-01-01") == 1
+
+
+def test_a_mirror_asks_for_the_same_columns_and_rows_each_time(source, tmp_path):
+    """With others from now on, rows that do not change would lack them, or stay."""
+    target = mirror_of(tmp_path)
+    source.append(3)
+    asked = {"columns": ["id"], "where": "id > 1"}
+    assert mirror(source.table, target, "mirror", from_="1999-01-01", **asked) > 0
+    source.append(4)
+    for other in ({**asked, "where": "id > 2"}, {**asked, "where": None}, {"where": "id > 1"}, {}):
+        with pytest.raises(InputError, match=r"has put --columns id --where 'id > 1' into .* asks for .*take all rows"):
+            mirror(source.table, target, "mirror", **other)
+    assert mirror(source.table, target, "mirror", **asked) == 1
+    source.append(5)
+    assert mirror(source.table, target, "mirror", **asked) == 1
+    assert sorted(target.read()["id"].to_pylist()) == [2, 3, 4, 5]
 
 
 def test_a_mirror_whose_schema_is_fixed_is_told_what_helps_it(tmp_path):
