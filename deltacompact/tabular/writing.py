@@ -249,7 +249,15 @@ def with_group_bytes(file: DataFile, size: int) -> DataFile:
 
 def check_writable(schema: pa.Schema, content_type: ContentType) -> None:
     """Raises InputError naming the first column whose type the format cannot write, or cannot read back."""
-    _check_written(schema.serialize().to_pybytes(), content_type)
+    try:
+        _check_written(schema.serialize().to_pybytes(), content_type)
+    except OSError as error:  # Arrow writes types that it does not read
+        for field in schema:
+            try:
+                pa.ipc.read_schema(pa.schema([field]).serialize())
+            except OSError:
+                raise InputError(f"column {field.name!r} is nested more deeply than files can hold") from error
+        raise
 
 
 @functools.lru_cache(maxsize=256)  # most partitions have the schema of others; what is refused is tried again

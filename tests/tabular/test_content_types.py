@@ -299,3 +299,10 @@ def test_a_schema_is_tried_once_however_many_partitions_have_it():
     for _ in range(2):  # what is refused is refused again
         with pytest.raises(InputError, match="column 'v' is"):
             check_writable(pa.schema([("v", pa.list_(pa.int64()))]), ContentType.CSV)
+
+
+def test_a_column_that_is_nested_too_deeply_is_named(catalog: DeltaStreamCatalog, tmp_path: Path) -> None:
+    deep = '{"a":' * 150 + "1" + "}" * 150
+    (tmp_path / "deep.json").write_text(f'{{"k": 1, "v": {deep}}}')
+    with pytest.raises(InputError, match="column 'v' is nested more deeply than files can hold"):
+        catalog.append_files("t", tmp_path / "deep.json")
