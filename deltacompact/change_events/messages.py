@@ -27,7 +27,7 @@ from deltacompact.change_events.events import Origin
 from deltacompact.change_events.formats import Envelope
 from deltacompact.tabular import schemas
 from deltacompact.tabular.inferred_numbers import inexact_row, refused
-from deltacompact.tabular.text_files import TEXT_BLOCK_BYTES, in_finer_units, parsed_type
+from deltacompact.tabular.text_files import in_blocks, in_finer_units, parsed_type
 
 _WITH_SCHEMA = r'^\s*\{\s*"schema"\s*:\s*\{'
 _NEXT_FIELD = re.compile(r'\s*,\s*"([^"]*)"\s*:')
@@ -112,10 +112,12 @@ def _joined(lines: pa.Array) -> pa.Buffer:
 
 
 def _parsed(text: pa.Buffer, types: pa.Schema | None) -> pa.Table:
-    return pa.json.read_json(
-        pa.BufferReader(text),
-        read_options=pa.json.ReadOptions(block_size=TEXT_BLOCK_BYTES),
-        parse_options=pa.json.ParseOptions(explicit_schema=types, unexpected_field_behavior="infer"),
+    return in_blocks(
+        lambda block_bytes: pa.json.read_json(
+            pa.BufferReader(text),
+            read_options=pa.json.ReadOptions(block_size=block_bytes),
+            parse_options=pa.json.ParseOptions(explicit_schema=types, unexpected_field_behavior="infer"),
+        )
     )
 
 

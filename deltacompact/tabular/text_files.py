@@ -34,6 +34,7 @@ from deltacompact.tabular.conversion import is_list
 from deltacompact.tabular.formats import COMPRESSIONS, delimiter_of, extensions
 
 TEXT_BLOCK_BYTES = 16 << 20
+_BLOCK_BYTES_MAX = (1 << 31) - 1
 _HEAD_BYTES = 4 << 10
 _NO_SUCH_VALUE = re.compile(
     r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to ([^:]+): "
@@ -129,6 +130,18 @@ def _in_unit(type_: pa.DataType, unit: str, family: Callable[[pa.DataType], bool
     return pa.list_(_in_unit(type_.value_type, unit, family)) if is_list(type_) else type_
 
 
+def in_blocks(parse: Callable[[int], pa.Table]) -> pa.Table:
+    """What `parse` finds in blocks of so many bytes: of more, where a row is longer, which the parser refuses."""
+    size = TEXT_BLOCK_BYTES
+    while True:
+        try:
+            return parse(size)
+        except pa.ArrowInvalid as error:
+            if "straddling object" not in str(error) or size == _BLOCK_BYTES_MAX:
+                raise
+        size = min(8 * size, _BLOCK_BYTES_MAX)
+
+
 def whole_text(source: pa.NativeFile, path: str) -> bytes:
     """The decompressed text of a file."""
     if not parquet_read.is_near(source):
@@ -189,20 +202,22 @@ class _FileText:
             return pa.BufferReader(bytes(text.read()) + b"\n")
 
 
-def _with_last_null(text: _FileText, delimiter: str, parse: Callable[[pa.NativeFile], pa.Table]) -> pa.Table:
+def _with_last_null(
+    text: _FileText, delimiter: str, parse: Callable[[Callable[[], pa.NativeFile]], pa.Table]
+) -> pa.Table:
     """What `parse` finds in the text, with null where its last field has no characters.
 
     The parser takes it for a text in quotes, if no line break follows and the field before it has quotes.
     """
     try:
-        table = parse(text.opened())
+        table = parse(text.opened)
     except pa.ArrowInvalid:
         if not text.ends_with(delimiter):
             raise
     else:
         if not any(map(_ends_with_empty_text, table.columns)) or not text.ends_with(delimiter):
             return table
-    return parse(text.ended())
+    return parse(text.ended)
 
 
 def _ends_with_empty_text(column: pa.ChunkedArray) -> bool:
@@ -222,12 +237,14 @@ def _csv(text: _FileText, types: dict[str, pa.DataType], columns: list[str] | No
     )
     delimiter = text.delimiter()
 
-    def parsed(source: pa.NativeFile) -> pa.Table:
-        return pa.csv.read_csv(
-            source,
-            read_options=pa.csv.ReadOptions(block_size=TEXT_BLOCK_BYTES),
-            parse_options=pa.csv.ParseOptions(newlines_in_values=True, delimiter=delimiter),
-            convert_options=convert,
+    def parsed(opened: Callable[[], pa.NativeFile]) -> pa.Table:
+        return in_blocks(
+            lambda block_bytes: pa.csv.read_csv(
+                opened(),
+                read_options=pa.csv.ReadOptions(block_size=block_bytes),
+                parse_options=pa.csv.ParseOptions(newlines_in_values=True, delimiter=delimiter),
+                convert_options=convert,
+            )
         )
 
     try:
@@ -396,12 +413,14 @@ def _with_json_column_named(text: _FileText, types: dict[str, pa.DataType], said
 
 
 def _parsed(text: _FileText, types: dict[str, pa.DataType], unexpected: str) -> pa.Table:
-    return pa.json.read_json(
-        text.opened(),
-        read_options=pa.json.ReadOptions(block_size=TEXT_BLOCK_BYTES),
-        parse_options=pa.json.ParseOptions(
-            explicit_schema=pa.schema(list(types.items())), unexpected_field_behavior=unexpected
-        ),
+    return in_blocks(
+        lambda block_bytes: pa.json.read_json(
+            text.opened(),
+            read_options=pa.json.ReadOptions(block_size=block_bytes),
+            parse_options=pa.json.ParseOptions(
+                explicit_schema=pa.schema(list(types.items())), unexpected_field_behavior=unexpected
+            ),
+        )
     )
 
 

@@ -697,3 +697,19 @@ def test_json_that_is_not_utf_8_is_refused(catalog, tmp_path):
     with pytest.raises(InputError, match=r"a.json: column 'v': .*UTF8"):
         catalog.append_files("t", tmp_path / "a.json")
     assert not catalog.partitions("t")
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.json", "messages.json"])
+def test_a_row_may_be_longer_than_a_block_of_the_parser(catalog, tmp_path, monkeypatch, name):
+    """It was refused: 'straddling object straddles two block boundaries (try to increase block size?)'."""
+    monkeypatch.setattr("deltacompact.tabular.text_files.TEXT_BLOCK_BYTES", 50)
+    rows = [{"id": number, "v": "x" * length} for number, length in enumerate([1, 3_000, 20, 700])]
+    lines = [f"{row['id']},{row['v']}" for row in rows] if ".csv" in name else [json.dumps(row) for row in rows]
+    if name == "messages.json":
+        lines = [json.dumps({"before": None, "after": row, "op": "c"}) for row in rows]
+    text = "\n".join([*(["id,v"] if ".csv" in name else []), *lines, ""]).encode()
+    (path := tmp_path / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    table = catalog.create_table("u", primary_keys=["id"])
+    table.append_files(path, **({"format": "debezium"} if name == "messages.json" else {}))
+    table.compact()
+    assert table.read().sort_by("id").to_pylist() == rows
