@@ -55,7 +55,8 @@ class IcebergCalls:
         return {name: str(value) for name, value in self._catalog.properties.items()}
 
     def tables(self) -> list[str]:
-        """All tables, by `namespace.table`. Raises InputError where the catalog does not list them."""
+        """All tables, by `namespace.table`. Raises InputError where the catalog does not list them, StoreError where it
+        does not answer."""
         return sorted(".".join(identifier) for identifier in pyiceberg_door.listed(self._catalog))
 
     @property

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from deltacompact.base.errors import InputError
+import deltacompact
+from deltacompact.base.errors import InputError, StoreError
 from deltacompact.iceberg.table import other_heads as heads
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes.maintain.maintain import Maintain
@@ -164,6 +165,27 @@ def test_a_catalog_that_does_not_list_its_tables_is_told(lake, lost):
         remove_orphans(lake, catalog, **wide)
     assert lost.exists()
     assert remove_orphans(lake, catalog, **{"allow-unlisted-tables": "true"})[0].files == 1
+
+
+@pytest.mark.parametrize("asked", ["list_namespaces", "load_table"])
+def test_a_catalog_that_does_not_answer_now_is_no_wrong_request(lake, lost, monkeypatch, asked):
+    """Exit status 2, and the advice to remove orphans unseen, came of a lost connection."""
+    table_of(lake, table_id="ns.u")
+    catalog, answers = deltacompact.open_catalog(lake.catalog), getattr(type(lake.catalog), asked)
+
+    def silent(self, name=()):
+        if asked == "list_namespaces" or name[-1] == "u":
+            raise OSError("no route")
+        return answers(self, name)
+
+    monkeypatch.setattr(type(lake.catalog), asked, silent)
+    with pytest.raises(StoreError, match=r"no route.*nothing was deleted; run it again\. If it stays so: .*unlisted"):
+        remove_orphans(lake)
+    if asked == "list_namespaces":
+        with pytest.raises(StoreError, match=r"does not answer: no route$"):
+            catalog.tables()
+    assert lost.exists()
+    assert remove_orphans(lake, **{"allow-unlisted-tables": "true"})[0].files == 1
 
 
 def test_a_wider_folder_leaves_other_tables_alone_if_the_catalog_knows_them(lake, lost):

@@ -88,6 +88,8 @@ def answering(name: str) -> Iterator[None]:
         raise InputError(f"Iceberg catalog {name!r} refuses us: {text_of(error)}") from error
     except NotInstalledError as error:
         raise InputError(f"Iceberg catalog {name!r} cannot be opened: {text_of(error)}") from error
+    except NotImplementedError as error:
+        raise InputError(f"Iceberg catalog {name!r} cannot do this: {text_of(error)}") from error
     except Exception as error:  # of requests, SQLAlchemy, botocore or Thrift, whichever catalog it is
         if (refusal := _aws_refusal(error)) is not None:
             raise refusal(f"Iceberg catalog {name!r} refuses us: {text_of(error)}") from error
