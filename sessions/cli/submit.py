@@ -51,6 +51,7 @@ def submit(
     """
     from sessions.base.ids import new_job_run_id
     from sessions.cli.waiting import check_outcome
+    from sessions.documents.allow_list import place_of
     from sessions.documents.instruction import parse, values_of
     from sessions.queues.opening import open_queue
 
@@ -62,6 +63,7 @@ def submit(
     values["job_run_id"] = job_run_id or values.get("job_run_id") or new_job_run_id()
     body = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
     instruction = parse(body)  # as a dispatcher will read it
+    place_of(instruction)
     opened = open_queue(queue)
     message_id = opened.send(body, instruction.source_table_id)
     sent = {"job_run_id": str(instruction.job_run_id), "message_id": message_id, "queue": queue}

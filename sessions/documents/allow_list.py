@@ -100,6 +100,14 @@ class Place:
         return self.scheme == other.scheme and other.parts[: len(self.parts)] == self.parts
 
 
+def place_of(instruction: Instruction) -> Place:
+    """The catalog of a document. Raises RefusedDocument for a text that names none, which no dispatcher takes."""
+    try:
+        return Place.of(instruction.catalog)
+    except InputError as error:
+        raise RefusedDocument("catalog", str(error)) from None
+
+
 class AllowList:
     """Prefixes of catalogs, and names of Iceberg catalogs. An empty list allows every catalog of delta streams.
 
@@ -116,10 +124,7 @@ class AllowList:
 
     def check(self, instruction: Instruction) -> None:
         """Raises RefusedDocument for a catalog that is not allowed, or a text that names no catalog."""
-        try:
-            place = Place.of(instruction.catalog)
-        except InputError as error:
-            raise RefusedDocument("catalog", str(error)) from None
+        place = place_of(instruction)
         if place.scheme == "iceberg" and place not in self._places:
             raise NotAllowed("catalog", f"{short_json(instruction.catalog)} is not allowed here by its name")
         if self._places and not any(allowed.holds(place) for allowed in self._places):

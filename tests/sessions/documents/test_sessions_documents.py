@@ -364,3 +364,11 @@ def test_validate_says_yes_or_one_line_that_names_the_field(tmp_path, capsys):
     assert "catalog" in capsys.readouterr().err
     assert run(["validate", "--schema"]) == 0
     assert capsys.readouterr().out == SCHEMA_PATH.read_text()
+
+
+@pytest.mark.parametrize("catalog", ["lake", "./lake", "s3://lake/../x"])
+def test_submit_sends_no_document_that_every_dispatcher_refuses(tmp_path, capsys, catalog):
+    (tmp_path / "job.json").write_text(json.dumps({**GOOD, "catalog": catalog}))
+    assert run(["submit", str(tmp_path / "job.json"), "--queue", str(tmp_path / "queue")]) == 2
+    assert "catalog: " in capsys.readouterr().err
+    assert not (tmp_path / "queue").exists()
