@@ -3,6 +3,7 @@
     the table      100 files of about 60 bytes a row, version 3; each case is a branch of it
     together       0.1 % of all rows die by vectors, one after the other in each of ten files
     in 10 files    the same number, anywhere in ten files
+    in one file    the same number, anywhere in one
     scattered      the same number, anywhere
     copied         ten files are written again, each with another value in one row: ten updates, and no more
 
@@ -42,7 +43,13 @@ if TYPE_CHECKING:
     from deltacompact.catalog.iceberg_table import IcebergCatalogTable
 
 FILES, TOUCHED, ROWS, DEAD_SHARE = 100, 10, 10_000_000, 0.001
-TOGETHER, IN_TEN, SCATTERED, COPIED = CASES = ("together", "in 10 files", "scattered", "copied")
+TOGETHER, IN_TEN, IN_ONE, SCATTERED, COPIED = CASES = (
+    "together",
+    "in 10 files",
+    "in one file",
+    "scattered",
+    "copied",
+)
 SCAN, VIEW = "full scan", "Spark's changelog view of copied"
 Seconds = tuple[float, float]
 """Seconds and CPU seconds of this process."""
@@ -78,7 +85,7 @@ def table_of(place: Path, rows: int) -> Path:
                 metadata | {"refs": {**metadata["refs"], **dict.fromkeys(map(_ref, CASES), metadata["refs"]["main"])}}
             ),
         )
-        for case in (TOGETHER, IN_TEN, SCATTERED):
+        for case in (TOGETHER, IN_TEN, IN_ONE, SCATTERED):
             writer = Writer(catalog, branch=_ref(case))
             writer.commit(writer.vectors(_dead(case, [entry.file.path for entry in writer.entries], count)))
         writer = Writer(catalog, branch=_ref(COPIED))
@@ -104,6 +111,8 @@ def _dead(case: str, paths: list[str], count: int) -> dict[str, Any]:
         return {path: np.arange(each) + int(dice.integers(count - each)) for path in paths[:TOUCHED]}
     if case == IN_TEN:
         return {path: np.sort(dice.choice(count, each, replace=False)) for path in paths[:TOUCHED]}
+    if case == IN_ONE:
+        return {paths[0]: np.sort(dice.choice(count, each * TOUCHED, replace=False))}
     places = np.sort(dice.choice(count * FILES, each * TOUCHED, replace=False))
     found = {path: places[places // count == number] % count for number, path in enumerate(paths)}
     return {path: own for path, own in found.items() if len(own)}
