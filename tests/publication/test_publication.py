@@ -758,7 +758,7 @@ def test_vacuum_deletes_nothing_where_the_iceberg_table_cannot_be_read(orders, m
         with pytest.raises(StoreError, match="no route"):
             vacuum(orders.catalog, T, age_min_s=0, force=True)
     orders.lake.catalog.drop_table(ICEBERG)
-    with pytest.raises(InputError, match="`publish` creates it again"):
+    with pytest.raises(InputError, match="`compact` and `publish` create it again"):
         vacuum(orders.catalog, T, age_min_s=0, force=True)
     assert sorted((orders.folder / T).rglob("*.parquet")) == before
     orders.catalog.stop_publishing(T)

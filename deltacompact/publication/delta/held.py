@@ -28,8 +28,8 @@ def held_files(store: ObjectStore, folder: str, old_s: float, dry_run: bool) -> 
     head = log.read_head(store)
     if head is None or PUBLICATION not in head.configuration:
         raise InputError(
-            f"Delta table {folder}, to which the table is published, is not there: `publish` creates it again, "
-            "`publish --stop` ends it (nothing was deleted)"
+            f"Delta table {folder}, to which the table is published, is not there: `compact` and `publish` create it "
+            "again, `publish --stop` ends it (nothing was deleted)"
         )
     needed = _needed(head, old_s * 1000)
     if not dry_run:
