@@ -678,7 +678,7 @@ def test_vacuum_deletes_nothing_where_the_delta_table_is_gone(orders):
     orders.compact(purge=True)
     orders.out.rename(orders.out.with_name("moved"))
     files = sorted(orders.folder.rglob("*.parquet"))
-    with pytest.raises(InputError, match=r"is not there: `compact` and `publish` create it again, `publish --stop` ends it"):
+    with pytest.raises(InputError, match=r"is not there: `compact` and `publish` create it again, "):
         vacuum(orders.catalog, T, age_min_s=0, force=True)
     assert sorted(orders.folder.rglob("*.parquet")) == files
     assert orders.catalog.publish(T).snapshot == 0
