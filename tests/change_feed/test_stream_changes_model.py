@@ -240,9 +240,7 @@ def test_a_column_that_a_restatement_gave_another_type_is_left_out_or_all_rows_a
     table.commit_bookmark("mirror")
     table.restate(pa.table({"id": [2, 3], "v": ["x", "y"]}))
     for asked in ({"bookmark": "mirror"}, {"from_": "1970-01-01", "per_commit": True}):
-        with pytest.raises(
-            SchemaError, match="column 'v' is int64 and string in versions of this feed: leave it out wi"
-        ):
+        with pytest.raises(SchemaError, match="column 'v' is int64 and string in versions of this feed: take all rows"):
             table.changes(**asked)
     of_keys = told(table.changes(bookmark="mirror", columns=["id"]))
     assert sorted((row["id"], row["_change_type"]) for row in of_keys) == [(1, "delete"), (3, "insert")]
@@ -258,9 +256,7 @@ def test_a_value_that_the_type_of_a_restatement_does_not_hold_has_the_same_remed
     table.changes(bookmark="mirror", from_="1970-01-01")
     table.commit_bookmark("mirror")
     table.restate(pa.table({"id": [2], "at": pa.array([1], pa.timestamp("ns"))}))
-    with pytest.raises(
-        SchemaError, match=r"column 'at' does not fit timestamp\[ns\]: .* --columns, or .* empty mirror"
-    ):
+    with pytest.raises(SchemaError, match=r"column 'at' does not fit timestamp\[ns\]: .* empty mirror.* --columns"):
         told(table.changes(bookmark="mirror"))
     of_keys = told(table.changes(bookmark="mirror", columns=["id"]))
     assert sorted((row["id"], row["_change_type"]) for row in of_keys) == [(1, "delete"), (2, "insert")]
