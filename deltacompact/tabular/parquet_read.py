@@ -204,7 +204,7 @@ def batches(
     for run in batched(_overlapping(parquet, start, stop), lambda group: sizes[group[0]][1], limits.run_bytes):
         groups, first = [group for group, _ in run], run[0][1]
         rows, size = sum(sizes[group][0] for group in groups), sum(sizes[group][1] for group in groups)
-        yield from _read_groups(reader, groups, columns, first, rows, size, limits)
+        yield from _read_groups(reader, groups, columns, first, rows, size, limits, stop - first)
 
 
 def _overlapping(parquet: Described, start: int, stop: int) -> Iterator[tuple[int, int]]:
@@ -270,13 +270,15 @@ def _read_groups(
     rows: int,
     size: int,
     limits: ReadLimits,
+    wanted: int,
 ) -> Iterator[tuple[int, pa.Table]]:
+    """The batches of row groups. The first `wanted` rows are asked for, and a batch ends there if others go beyond."""
     if not columns:  # pyarrow forgets the row count of a table without columns
         yield first, pa.table({"": pa.nulls(rows)}).select([])
         return
     row_bytes = max(1.0, size / max(1, rows))
     rows_max = limits.batch_rows_max if size <= WIDE_GROUP_BYTES else WIDE_BATCH_ROWS_MAX
-    batch_rows = min(rows_max, int(limits.batch_bytes / row_bytes))
+    batch_rows = min(rows_max, int(limits.batch_bytes / row_bytes), wanted)
     by_itself = size <= _BY_ITSELF_BYTES
     try:
         for batch in _decoded(reader, groups, columns, max(1, batch_rows), limits.batch_bytes, by_itself):

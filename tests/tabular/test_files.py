@@ -18,7 +18,7 @@ import deltacompact
 from deltacompact import ContentType, Settings, compact
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.storage.memory import MemoryStore
-from deltacompact.tabular import files, formats, inspecting, writing
+from deltacompact.tabular import files, formats, inspecting, parquet_read, writing
 from deltacompact.tabular.row_groups import WriteOptions
 
 PLAIN = pa.table(
@@ -107,6 +107,22 @@ def test_slices_and_columns(kind):
             assert slices[0][0] == start
             whole = pa.concat_tables([piece for _, piece in slices])
             assert whole.equals(table.select(["id", "done"]).slice(start, stop - start))
+
+
+def test_rows_behind_a_range_are_not_decoded(monkeypatch):
+    """A change feed asks for a few rows of a row group: the cost is that of the rows before them."""
+    sink, store, decoded = io.BytesIO(), MemoryStore(), []
+    pq.write_table(pa.table({"id": range(300)}), sink, row_group_size=100)
+    store.put("x.parquet", sink.getvalue())
+    file = inspecting.inspect(store, "x.parquet", ContentType.PARQUET)
+    read = parquet_read._decoded
+    monkeypatch.setattr(parquet_read, "_decoded", lambda *args: (decoded.append(b.num_rows) or b for b in read(*args)))
+    for start, stop in ((0, 300), (120, 130), (90, 215), (299, 300)):
+        rows = [
+            value for _, slice_ in files.read(store, file, None, (start, stop)) for value in slice_["id"].to_pylist()
+        ]
+        assert rows == list(range(start, stop))
+    assert decoded == [300, 30, 215, 100]
 
 
 @pytest.mark.parametrize("content_type", [ContentType.PARQUET, ContentType.FEATHER, ContentType.ORC, ContentType.CSV])
