@@ -81,10 +81,10 @@ class _RowsLeft:
 
 
 def _left(parts: Sequence[Entries], candidates: Sequence[Candidates]) -> _RowsLeft:
-    entries = fields(np.concatenate([none(ENTRY_BYTES), *parts]))
+    joined = np.concatenate([none(ENTRY_BYTES), *parts])
+    entries, digests = fields(joined), np.ascontiguousarray(joined[:, :16])
     sides = np.array([candidate.is_added for candidate in candidates], bool)[entries["file"]]
-    raw = np.frombuffer(entries.tobytes(), np.uint8).reshape(-1, ENTRY_BYTES)[:, :16]
-    kept = unmatched(np.ascontiguousarray(raw).view(">u8").astype(np.uint64), sides)
+    kept = unmatched(digests.view(">u8").astype(np.uint64), sides)  # row ids as numbers: Arrow hashes these well
     return _RowsLeft(entries["file"][kept], entries["row"][kept].astype(np.int64))
 
 
