@@ -197,8 +197,10 @@ def to_lay_out(
     for number in ranked or () if allowance is not None else ():
         own = partitions[number]
         had = float(sizes[own][chosen[own]].sum())
-        chosen[own] = wishes[number].within(had + left)
-        left -= float(sizes[own][chosen[own]].sum()) - had
+        more = wishes[number].within(had + left)
+        if (bytes_ := float(sizes[own][more].sum())) > had:  # more files may lie well where some of them do not
+            chosen[own] = more
+            left -= bytes_ - had
     return LayoutChoice(chosen, wanted & ~chosen)
 
 

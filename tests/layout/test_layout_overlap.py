@@ -165,6 +165,14 @@ def test_what_partitions_leave_goes_to_the_first_that_need_more():
     assert bounded(boxes, sizes, ages, laid_out, 3, ranked=[0, 1]).chosen.all()
 
 
+def test_a_partition_that_is_offered_more_gives_up_nothing():
+    """Its new files lie well together, some of them not: with more bytes it had chosen fewer, and others took them."""
+    boxes = boxes_by_hand([[(1, 2), (0, 2), (0, 2), (0, 2), (0, 1), (1, 3)]], [0, 1, 0, 1, 0, 0])
+    own, sizes, ages = boxes.partitions == 0, np.array([1, 2, 3, 4, 5, 1]), np.array([1, 0, 0, 1, 2, 1])
+    earned, first = (bounded(boxes, sizes, ages, ages == 0, 1, ranked=ranked).chosen for ranked in ([], [1, 0]))
+    assert 0 < sizes[own & earned].sum() <= sizes[own & first].sum()
+
+
 @given(tables(), st.floats(0, 3), st.floats(-10, 30), st.booleans())
 def test_a_run_never_rewrites_more_than_it_may_and_no_partition_takes_what_another_earned(
     table, times, carried, by_heat
