@@ -192,13 +192,19 @@ class Tables:
     def _table_document(self, table_id: str) -> dict[str, Any]:
         path = TablePaths.of(table_id).table
         try:
-            return document(self.store.get(path), path)
+            found = document(self.store.get(path), path)
         except NotFoundError as error:
             if "bucket" in str(error):
                 raise
             begun = f": a drop of it has begun: repeat that ({_REPEAT})" if self._is_being_dropped(table_id) else ""
             why = begun or self._meant(table_id)
             raise NotFoundError(f"table {table_id!r} does not exist in {self.where}{why}") from None
+        if (named := found.get("table_id", table_id)) != table_id:  # its paths would lead to the files of that one
+            raise InputError(
+                f"{path} describes table {named!r}: a folder was copied or moved to another name, but its log has the "
+                f"paths of {named!r}: give it that name again (a copy: in another catalog)"
+            )
+        return found
 
     def _meant(self, table_id: str) -> str:
         with contextlib.suppress(DeltaCompactError):  # who may not list is told no other name

@@ -18,7 +18,7 @@ from simulation import Simulation
 from stores import InterceptedStore
 from tables import problems
 
-from deltacompact import CorruptionError, DeltaStreamCatalog, NotFoundError, Settings, compact
+from deltacompact import CorruptionError, DeltaStreamCatalog, InputError, NotFoundError, Settings, compact
 from deltacompact.base.model import Partition
 from deltacompact.cli import run as command_line
 from deltacompact.delta_streams.log.log import StreamLog
@@ -520,3 +520,18 @@ def test_a_log_of_many_appends_is_probed_and_not_listed_anew() -> None:
         catalog.append("t", rows(key))
     assert len(listed) < 5
     assert isinstance(catalog.log("t", ALL), StreamLog)
+
+
+def test_a_table_folder_under_another_name_is_refused_and_can_be_dropped(simulation):
+    catalog = simulation.catalog()
+    run(catalog)
+    store = catalog.store
+    for stat in list(store.list("t/")):  # as `cp -r` does: the log of the copy names the files of "t"
+        store.put(f"copy{stat.path.removeprefix('t')}", store.get(stat.path))
+    copy = DeltaStreamCatalog(store)
+    for use in (copy.read, copy.create_table, lambda name: copy.append(name, rows(5)), lambda name: vacuum(copy, name)):
+        with pytest.raises(InputError, match=r"copy/table\.json describes table 't': .* give it that name again"):
+            use("copy")
+    copy.drop_table("copy")
+    assert not list(store.list("copy/"))
+    assert keys(catalog) == [1, 2, 3, 4]
