@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -83,10 +84,8 @@ def redrive(
 ) -> None:
     """Send dead letters back to the queue: all, those with an ID, or those of one --reason."""
     opened = _opened(queue, dead_letters)
-    found = _chosen(_letters(opened, reason), message_ids, queue, "sent")
-    for letter in found:
-        opened.redrive(letter)
-    answer(as_json, {"redriven": [letter.id for letter in found]}, f"{len(found)} sent back to {queue}")
+    done = _each(opened, _chosen(_letters(opened, reason), message_ids, queue, "sent"), opened.redrive)
+    answer(as_json, {"redriven": done}, f"{len(done)} sent back to {queue}")
 
 
 @dlq.command()
@@ -103,10 +102,8 @@ def drop(
     if all_ == bool(message_ids or reason):
         raise InputError("say which dead letters to delete: their IDs, a --reason, or --all")
     opened = _opened(queue, dead_letters)
-    found = _chosen(_letters(opened, reason), message_ids, queue, "deleted")
-    for letter in found:
-        opened.drop(letter)
-    answer(as_json, {"dropped": [letter.id for letter in found]}, f"{len(found)} deleted from {queue}")
+    done = _each(opened, _chosen(_letters(opened, reason), message_ids, queue, "deleted"), opened.drop)
+    answer(as_json, {"dropped": done}, f"{len(done)} deleted from {queue}")
 
 
 def _opened(queue: str, dead_letters: str | None) -> Queue:
@@ -121,6 +118,22 @@ def _chosen(letters: Sequence[DeadLetter], message_ids: Collection[str], queue: 
     if missing := set(message_ids) - {letter.id for letter in found}:
         raise NotFoundError(f"no dead letter {min(missing)!r} in {queue}; nothing was {done}")
     return found
+
+
+def _each(queue: Queue, chosen: Sequence[DeadLetter], do: Callable[[DeadLetter], None]) -> list[str]:
+    """Do this with each chosen letter, by the receipt of a second listing. Returns the ids of those still there.
+
+    A letter that comes meanwhile stays: a dispatcher may have refused again what we have just sent back.
+    """
+    left = {letter.id for letter in chosen}
+    done = []
+    with contextlib.closing(queue.dead_letters()) as letters:  # which shows the others again
+        while left and (letter := next(letters, None)) is not None:
+            if letter.id in left:
+                do(letter)
+                left.remove(letter.id)
+                done.append(letter.id)
+    return done
 
 
 def _letters(queue: Queue, reason: str | None) -> list[DeadLetter]:

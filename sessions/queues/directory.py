@@ -19,7 +19,7 @@ import re
 import stat
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -107,7 +107,7 @@ class DirectoryQueue:
         self._write(self._dead(message.id), json.dumps(letter).encode())
         self.acknowledge(message)
 
-    def dead_letters(self) -> Iterator[DeadLetter]:
+    def dead_letters(self) -> Generator[DeadLetter, None, None]:
         """The dead letters. Any other file is noted and left out."""
         for path in sorted(self._files("dead")):
             try:

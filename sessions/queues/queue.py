@@ -12,7 +12,7 @@ Delivery is at least once and in any order: a receiver must bear to see a messag
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -99,13 +99,14 @@ class Queue(Protocol):
     def dead_letter(self, message: Message, reason: DeadReason, field: str, text: str) -> None:
         """Put a message that can never be served among the dead letters."""
 
-    def dead_letters(self) -> Iterator[DeadLetter]: ...
+    def dead_letters(self) -> Generator[DeadLetter, None, None]:
+        """All dead letters. Send back or delete one before the next comes: at the end, SQS takes its receipt back."""
 
     def redrive(self, dead: DeadLetter) -> None:
-        """Send a dead letter back to the queue."""
+        """Send a dead letter back to the queue. Raises StoreError where its receipt has expired."""
 
     def drop(self, dead: DeadLetter) -> None:
-        """Delete a dead letter."""
+        """Delete a dead letter. Raises StoreError where its receipt has expired."""
 
     def depth(self) -> Depth: ...
 

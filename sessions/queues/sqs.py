@@ -4,6 +4,7 @@
     release         ChangeMessageVisibility
     dead_letter     SendMessage to the dead-letter queue, then DeleteMessage
     redrive         receive from the dead-letter queue, send to the queue, delete: one message at a time
+                    of a FIFO queue while it is hidden: its receipt expires when it is shown again
 
 A process that dies between sending and deleting leaves the message in both queues. No message is lost.
 
@@ -20,7 +21,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -36,7 +37,10 @@ _ANSWER_WITHIN_S = LONG_POLL_S + 10.0
 _BATCH_MAX = 10
 _MESSAGE_BYTES = 256 << 10
 """A queue takes messages of this size where its server, another one than AWS', does not say."""
-_LISTED_FOR_S = 30
+_LOOK_S = 1
+"""An answer that is not waited for may lack messages: SQS then asks only some of its servers."""
+_LISTED_FOR_S = 300
+"""A list of 10,000 dead letters takes half a minute. One that is shown again meanwhile would be listed without end."""
 _REMEMBERED_S = 900.0
 _HOST = re.compile(r"sqs\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?")
 _GROUP = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,./:;<=>?@\[\\\]^_`{|}~-]{1,128}")
@@ -62,6 +66,7 @@ class SqsQueue:
             self._client = aws_client("sqs", host["region"] if host else None, _ANSWER_WITHIN_S)
         self._client.meta.events.register("before-parse.sqs", self._refuse_cut)
         self._dead_url = dead_letters
+        self._hidden: dict[str, DeadLetter] = {}
         self._ages = _Ages()
         self._clock = clock or StoreClock()
 
@@ -98,18 +103,19 @@ class SqsQueue:
             self._client.delete_message(QueueUrl=self.uri, ReceiptHandle=message.receipt)
         self._ages.dealt_with(message)
 
-    def dead_letters(self) -> Iterator[DeadLetter]:
-        """List the dead letters. SQS hides each from others meanwhile; at the end we show them all again."""
+    def dead_letters(self) -> Generator[DeadLetter, None, None]:
+        """List the dead letters. SQS hides each from others meanwhile; at the end we show the rest again."""
         url = self._dead_letters_url()
-        listed: dict[str, DeadLetter] = {}
+        listed: set[str] = set()
+        hidden = self._hidden = {}
         try:
-            while found := self._received(url, _BATCH_MAX, 0, _LISTED_FOR_S):
-                for message in found:
-                    if message["MessageId"] not in listed:
-                        listed[message["MessageId"]] = letter = _letter(message)
-                        yield letter
+            while found := self._received(url, _BATCH_MAX, _LOOK_S, _LISTED_FOR_S):
+                letters = {message["MessageId"]: _letter(message) for message in found}
+                hidden |= letters  # all of them, because a caller may end before the last
+                yield from (letter for name, letter in letters.items() if name not in listed)
+                listed |= letters.keys()
         finally:
-            for letter in listed.values():
+            for letter in hidden.values():
                 with contextlib.suppress(StoreError, InputError), self._asking():
                     self._client.change_message_visibility(
                         QueueUrl=url, ReceiptHandle=letter.receipt, VisibilityTimeout=0
@@ -122,8 +128,9 @@ class SqsQueue:
 
     def drop(self, dead: DeadLetter) -> None:
         url = self._dead_letters_url()
-        with self._asking(url):
+        with self._asking(url, f"dead letter {dead.id} is still there, because its receipt had expired: repeat this"):
             self._client.delete_message(QueueUrl=url, ReceiptHandle=dead.receipt)
+        self._hidden.pop(dead.id, None)
 
     def depth(self) -> Depth:
         """The counts that SQS approximates. The age of the oldest message is that of one this process has received.
@@ -219,8 +226,11 @@ class SqsQueue:
             raise StoreError(f"queue {self.uri}: {came} of {sent} bytes of the answer of SQS came")
 
     @contextlib.contextmanager
-    def _asking(self, url: str | None = None) -> Iterator[None]:
-        """Turn errors of SQS into ours, each of one line. `url`: of the dead-letter queue, if that is asked."""
+    def _asking(self, url: str | None = None, expired: str | None = None) -> Iterator[None]:
+        """Turn errors of SQS into ours, each of one line.
+
+        `url`: of the dead-letter queue, if that is asked. `expired`: the error of an expired receipt; None: it is none.
+        """
         import botocore.exceptions as aws
 
         queue = url or self.uri
@@ -235,6 +245,8 @@ class SqsQueue:
             if code in ("ReceiptHandleIsInvalid", "MessageNotInflight", "InvalidParameterValue") and "eceipt" in str(
                 error
             ):
+                if expired is not None:
+                    raise StoreError(f"queue {queue}: {expired}") from error
                 _LOG.info("queue %s: a receipt had expired, the message will be received again", queue)
                 return
             if code in ("InvalidParameterValue", "InvalidMessageContents", "BatchRequestTooLong"):

@@ -18,6 +18,7 @@ from sqs_pair import sqs_queue, sqs_queues
 from deltacompact.base.errors import InputError, StoreError
 from sessions.base.clock import StoreClock
 from sessions.cli import run
+from sessions.queues import sqs
 from sessions.queues.directory import DirectoryQueue
 from sessions.queues.opening import open_queue
 from sessions.queues.queue import DeadReason
@@ -43,6 +44,12 @@ def ahead(monkeypatch):
     monkeypatch.setattr(models, "unix_time", lambda *of: unix_time(*of) + clock.by_s)
     monkeypatch.setattr(models, "unix_time_millis", lambda *of: unix_time_millis(*of) + 1000 * clock.by_s)
     return clock
+
+
+@pytest.fixture(autouse=True)
+def sqs_is_not_waited_for(monkeypatch):
+    """Of moto's, each answer has all messages."""
+    monkeypatch.setattr(sqs, "_LOOK_S", 0)
 
 
 @pytest.fixture(params=["directory", *(pytest.param(kind, marks=pytest.mark.processes) for kind in ("sqs", "fifo"))])
@@ -404,6 +411,42 @@ def test_a_server_that_does_not_say_how_long_messages_may_be_takes_dead_letters(
     queue.dead_letter(message, DeadReason.INVALID_DOCUMENT, "priority", "no JSON")
     (letter,) = queue.dead_letters()
     assert (letter.body, letter.reason, letter.field) == ("bad", "invalid_document", "priority")
+
+
+@pytest.fixture
+def receipts_expire(moto_endpoint, monkeypatch):
+    """A FIFO queue of AWS deletes no message that it shows again; moto's does."""
+    from moto.sqs import models
+
+    deleted = models.Queue.delete_message
+
+    def delete(queue, receipt):
+        of_it = [each for each in queue._messages if each.had_receipt_handle(receipt)]
+        if any(each.visible or each.receipt_handle != receipt for each in of_it):
+            raise models.InvalidParameterValue(
+                f"Value {receipt} for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired."
+            )
+        return deleted(queue, receipt)
+
+    monkeypatch.setattr(models.Queue, "delete_message", delete)
+
+
+def test_letters_of_a_fifo_queue_are_dealt_with_while_it_hides_them(receipts_expire, capsys):
+    url, _ = sqs_queues(is_fifo=True)
+    queue, at = SqsQueue(url), ["--queue", url, "--json"]
+    for body in ("a", "b", "c"):
+        queue.send(body, body)
+    for message in received(queue, 3):
+        queue.dead_letter(message, DeadReason.INVALID_DOCUMENT, "", "bad")
+    names = {letter.body: letter.id for letter in queue.dead_letters()}
+    for command, name, done in (("redrive", names["a"], "redriven"), ("drop", names["b"], "dropped")):
+        assert run(["dlq", command, name, *at]) == 0
+        assert json.loads(capsys.readouterr().out) == {done: [name]}
+    assert [message.body for message in queue.receive(10, 0)] == ["a"]
+    (letter,) = queue.dead_letters()
+    assert letter.body == "c", "it is shown again"
+    with pytest.raises(StoreError, match="is still there, because its receipt had expired: repeat this"):
+        queue.drop(letter)
 
 
 def test_sqs_moves_what_is_received_too_often_by_itself(moto_endpoint, ahead):
