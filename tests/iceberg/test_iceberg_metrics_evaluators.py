@@ -57,6 +57,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from deltacompact.base.errors import InputError
 from deltacompact.base.limits import READ_LIMITS
 from deltacompact.base.model import ContentType
 from deltacompact.base.model import DataFile as OurFile
@@ -188,11 +189,22 @@ def test_a_rewrite_counts_nan_at_any_depth_and_again_when_rows_died(lake, row_gr
     lake.rewrite(T, rewrite_all=True, settings=settings)
     (one,) = lake.state(T).data
     assert one.file.nan_value_counts == {number: 2 * count for number, count in EXPECTED.items()}
-    assert 2 in one.file.lower_bounds and 7 not in one.file.value_counts
+    assert {1, 2, 6, 8} == one.file.lower_bounds.keys() == one.file.upper_bounds.keys()  # 8 in a struct, 9 in a list
+    assert 7 not in one.file.value_counts
     lake.delete_by_position(T, {one.file.path: [0]})
     lake.rewrite(T, rewrite_all=True, settings=settings)
     (one,) = lake.state(T).data
     assert one.file.nan_value_counts == {2: 1, 6: 0, 8: 1, 9: 3, 11: 2}
+
+
+@pytest.mark.parametrize("name", ["default", "column.s.x"])
+def test_a_mode_that_iceberg_does_not_know_is_refused_by_name_before_a_file_is_written(lake, name):
+    lake.create(T, NESTED)
+    lake.append(T, rows_of(0))
+    lake.edit_metadata(T, {"properties": {f"write.metadata.metrics.{name}": "truncate(0)"}})
+    with pytest.raises(InputError, match=rf"the table's property write\.metadata\.metrics\.{name}: 'truncate\(0\)' is"):
+        lake.rewrite(T, rewrite_all=True)
+    assert not list(lake.folder.rglob("*-deltacompact.parquet"))
 
 
 def test_no_column_is_read_again_of_which_every_input_says_that_it_has_no_nan(lake, monkeypatch):
