@@ -38,8 +38,8 @@ _FOLDERS = ("write.data.path", "write.metadata.path", "write.object-storage.path
 
 
 def metadata_folder(location: str, properties: Mapping[str, str]) -> str:
-    """Where a table with these properties keeps its metadata."""
-    return properties.get("write.metadata.path", f"{location.rstrip('/')}/metadata").rstrip("/")
+    """Where a table with these properties keeps its metadata. An empty property names no folder."""
+    return (properties.get("write.metadata.path") or f"{location.rstrip('/')}/metadata").rstrip("/")
 
 
 def folders_named(location: str, properties: Mapping[str, str]) -> tuple[str, ...]:
@@ -207,7 +207,8 @@ class TableMetadata:
 
     @property
     def data_folder(self) -> str:
-        return self.properties.get("write.data.path", f"{self.location.rstrip('/')}/data").rstrip("/")
+        """Where new files go. An empty property names no folder, as for PyIceberg."""
+        return (self.properties.get("write.data.path") or f"{self.location.rstrip('/')}/data").rstrip("/")
 
     @property
     def metadata_folder(self) -> str:
