@@ -180,6 +180,25 @@ def test_a_table_whose_properties_make_no_sense_is_refused_before_any_work(lake,
     assert files(lake) == before
 
 
+def test_a_property_by_which_no_metadata_can_be_written_is_a_refusal_and_not_silence(lake):
+    table_of(lake, [1], [2])
+    others = lake.catalog.load_table(T).properties
+    lake.edit_metadata(T, {"properties": others | {"write.metadata.previous-versions-max": "many"}})
+    before = files(lake)
+    with pytest.raises(InputError, match=r"^ns\.t: the catalog refuses the commit: .*previous-versions-max.*: many$"):
+        rewrite(lake)
+    assert files(lake) == before
+
+
+def test_empty_folders_of_a_table_are_none(lake):
+    table_of(lake, [1], [2])
+    others = lake.catalog.load_table(T).properties
+    lake.edit_metadata(T, {"properties": others | {"write.data.path": "", "write.metadata.path": ""}})
+    metadata = IcebergTable.load(lake.catalog, T).metadata
+    assert metadata.data_folder == f"{metadata.location}/data"
+    assert metadata.metadata_folder == f"{metadata.location}/metadata"
+
+
 def test_the_table_says_how_often_and_how_long_it_is_tried(lake):
     def refused(number):
         raise CommitFailedException("somebody was faster")

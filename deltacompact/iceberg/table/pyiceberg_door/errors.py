@@ -7,6 +7,7 @@
                   no route, 500, 503, a page of HTML     StoreError               it does not answer
 
     committing    404, 409, a failed requirement         ConflictError            refused: others came first
+                  a table property of no sense           CommitRefusedError       before the swap
                   429                                    CommitThrottledError     refused: we asked too often
                   400, 405, 406, 413, 422                CommitRefusedError       refused: it asks for the impossible
                   401, 419; AWS: ExpiredToken            CredentialsError         refused: they have expired
@@ -43,6 +44,8 @@ from deltacompact.base.errors import ConflictError, CredentialsError, DeltaCompa
 from deltacompact.base.wording import text_of
 
 _INVALID = (400, 405, 406, 413, 422)
+_BAD_PROPERTY = "Could not parse table property"
+"""What PyIceberg says of a property by which it writes metadata, before the swap."""
 _EXPIRED = (UnauthorizedError, AuthorizationExpiredError)
 _NOT_ALLOWED = (ForbiddenError, OAuthError)
 _MISSING = {
@@ -117,7 +120,8 @@ def committing(table_id: str) -> Iterator[None]:
         status = _status(error)
         if status == HTTPStatus.NOT_FOUND:
             raise ConflictError(f"{table_id}: {text_of(error)}") from error
-        refusal = CommitRefusedError if status in _INVALID else _aws_refusal(error)
+        is_invalid = status in _INVALID or str(error).startswith(_BAD_PROPERTY)
+        refusal = CommitRefusedError if is_invalid else _aws_refusal(error)
         if refusal is not None:
             raise refusal(f"{table_id}: the catalog refuses the commit: {text_of(error)}") from error
         raise CommitUnansweredError(f"{table_id}: {text_of(error)}") from error
