@@ -8,7 +8,9 @@ other credentials                              from boto3's chain in each proces
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from deltacompact.base import expect
@@ -18,6 +20,9 @@ from deltacompact.base.settings import at_least
 
 REQUESTS_AT_ONCE = 32
 """Connections of a client."""
+
+_KNOWN_FOR = timedelta(minutes=25)
+"""botocore looks for other credentials in the last 15 minutes. A role's last for 15 at least."""
 
 SET_THEM = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role"
 
@@ -72,11 +77,38 @@ Access = tuple[S3Settings, StaticCredentials | None]
 
 
 def aws_client(service: str, region: str | None = None, answer_within_s: float = 5) -> Any:
-    """A boto3 client of another AWS service, with the settings of S3 but few retries and short time-outs."""
+    """A boto3 client of another AWS service, with the settings of S3 but few retries and short time-outs.
+
+    A process may keep it for ever: it looks for credentials again before those of a role expire.
+    """
     settings = resolved(S3Settings.from_environment())
-    session = session_of(settings, static_credentials(settings))
+    session = _renewing(lambda: session_of(settings, static_credentials(settings)))
     config = _config(retries={"mode": "standard", "max_attempts": 2}, connect_timeout=3, read_timeout=answer_within_s)
     return session.client(service, region_name=region or settings.region, config=config)
+
+
+def _renewing(made: Callable[[], Any]) -> Any:
+    """A session whose clients look for credentials every ten minutes: of a role, or in a file that was written anew.
+
+    Credentials that renew themselves stay as they are.
+    """
+    from botocore.credentials import RefreshableCredentials
+
+    session = made()
+    credentials = session.get_credentials()
+    if credentials is None or isinstance(credentials, RefreshableCredentials):
+        return session
+
+    def renewed(credentials: Any = None) -> dict[str, Any]:
+        known = (credentials or made().get_credentials()).get_frozen_credentials()
+        until = datetime.now(UTC) + _KNOWN_FOR
+        names = {"access_key": known.access_key, "secret_key": known.secret_key, "token": known.token}
+        return {**names, "expiry_time": until.isoformat()}
+
+    session._session._credentials = RefreshableCredentials.create_from_metadata(
+        renewed(credentials), renewed, "deltacompact"
+    )
+    return session
 
 
 def resolved(settings: S3Settings) -> S3Settings:

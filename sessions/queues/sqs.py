@@ -25,7 +25,7 @@ from collections.abc import Generator, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from deltacompact.base.errors import InputError, StoreError
+from deltacompact.base.errors import CredentialsError, InputError, StoreError
 from deltacompact.base.wording import one_line
 from deltacompact.storage.opening import uri_parts
 from deltacompact.storage.s3_access import aws_client
@@ -45,7 +45,8 @@ _REMEMBERED_S = 900.0
 _HOST = re.compile(r"sqs\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?")
 _GROUP = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,./:;<=>?@\[\\\]^_`{|}~-]{1,128}")
 _UNKNOWN = ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist", "InvalidAddress")
-_REFUSED = ("AccessDenied", "AccessDeniedException", "InvalidClientTokenId", "SignatureDoesNotMatch", "ExpiredToken")
+_REFUSED = ("AccessDenied", "AccessDeniedException", "InvalidClientTokenId", "SignatureDoesNotMatch")
+_EXPIRED = ("ExpiredToken", "ExpiredTokenException", "RequestExpired")
 _LOG = logging.getLogger("sessions")
 
 
@@ -240,6 +241,10 @@ class SqsQueue:
             code = str(error.response.get("Error", {}).get("Code", "unknown"))
             if code in _UNKNOWN:
                 raise InputError(f"queue {queue} does not exist") from error
+            if code in _EXPIRED:
+                raise CredentialsError(
+                    f"queue {queue}: SQS refused access: the credentials have expired ({code})"
+                ) from error
             if code in _REFUSED:
                 raise InputError(f"queue {queue}: SQS refused access ({code})") from error
             if code in ("ReceiptHandleIsInvalid", "MessageNotInflight", "InvalidParameterValue") and "eceipt" in str(

@@ -12,15 +12,17 @@ import sys
 import threading
 import time
 from concurrent.futures import Future
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import boto3
 import pytest
+from botocore.credentials import RefreshableCredentials
 from faulty_s3 import faulty_s3, first, timed
 
 import deltacompact
 from deltacompact.base.errors import InputError, StoreError
-from deltacompact.storage import retries, s3_objects
+from deltacompact.storage import retries, s3_access, s3_objects
 from deltacompact.storage import s3 as s3_store
 from deltacompact.storage.objects import SWAP_PROBE, honours_if_match
 from deltacompact.storage.retries import Hedging, SharedBackoff
@@ -306,3 +308,36 @@ def test_ctrl_c_while_a_finished_process_ends_prints_no_traceback(monkeypatch):
     s3_objects._end(loop, thread)
     assert not thread.is_alive()
     loop.close()
+
+
+@pytest.mark.parametrize("of", ["role", "file"])
+def test_other_clients_look_for_credentials_again_before_they_expire(moto_endpoint, tmp_path, monkeypatch, of):
+    """A dispatcher's queue and topics refused it for ever, an hour after its start."""
+    at = [datetime.now(UTC)]
+    monkeypatch.setattr(
+        RefreshableCredentials, "_seconds_remaining", lambda known: (known._expiry_time - at[0]) / timedelta(seconds=1)
+    )
+    monkeypatch.setattr(s3_access, "datetime", SimpleNamespace(now=lambda zone: at[0]))
+    if of == "role":
+        monkeypatch.setenv("DELTACOMPACT_S3_ROLE_ARN", "arn:aws:iam::123456789012:role/lake")
+    else:
+        monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+        monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+
+    def signed() -> str:
+        (tmp_path / "credentials").write_text(f"[default]\naws_access_key_id = A{at[0]}\naws_secret_access_key = s\n")
+        client.list_queues()
+        return heard.pop()
+
+    heard: list[str] = []
+    (tmp_path / "credentials").write_text("[default]\naws_access_key_id = A\naws_secret_access_key = s\n")
+    client = s3_access.aws_client("sqs")
+    client.meta.events.register("before-send.sqs", lambda request, **_: heard.append(request.headers["Authorization"]))
+    first_key = key_of(signed())
+    assert key_of(signed()) == first_key
+    at[0] += timedelta(minutes=11)
+    assert key_of(signed()) != first_key
+
+
+def key_of(authorization: bytes) -> bytes:
+    return authorization.partition(b"Credential=")[2].partition(b"/")[0]
