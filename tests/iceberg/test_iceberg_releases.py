@@ -77,7 +77,7 @@ BROKEN = [
     (plain, "schema_to_pyarrow", _no_field_ids, "field ids in Arrow schemas"),
     (AvroSchemaConversion, "iceberg_to_avro", _integers, "Avro schemas"),
     (AvroSchemaConversion, "iceberg_to_avro", _raises, r"Avro|Arrow"),
-    (metrics, "compute_statistics_plan", _raises, "column bounds"),
+    (metrics, "match_metrics_mode", _raises, "column bounds"),
     (metrics, "parquet_path_to_id_mapping", lambda schema: {}, "column bounds"),
     (where_text, "_GRAMMAR", SimpleNamespace(parse_string=_everything), "expressions about files"),
     (where, "_InclusiveMetricsEvaluator", _Everything, "expressions about files"),
