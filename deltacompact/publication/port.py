@@ -16,7 +16,7 @@ import datetime
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -28,13 +28,16 @@ from deltacompact.tabular.published_types import PublishedTypes
 
 Value = str | int | bool | datetime.date | None
 """A partition's value in the type of its column."""
+WantedFiles: TypeAlias = "Mapping[str, ShownFile]"
+"""By location."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
     """The delta table whose rows are shown. `where`: the location of its catalog; `root`: the table's folder there.
 
-    `now_s`: the time of the run, in seconds.
+    `now_s`: the time of the run, in seconds. `streams`: the folders of all its streams, of a publication that begins;
+    else None.
     """
 
     store: ObjectStore
@@ -42,6 +45,7 @@ class Source:
     root: str
     keys: tuple[str, ...]
     now_s: float
+    streams: frozenset[str] | None = None
 
     @property
     def shows(self) -> str:
@@ -52,6 +56,14 @@ class Source:
         """The folder of the stream that a data file belongs to. None: it is not a file of this catalog."""
         below = location.removeprefix(self.where)
         return stream_root_of(below) if location.startswith(self.where) else None
+
+    def wanted(self, stream: str, files: Mapping[str, WantedFiles]) -> WantedFiles | None:
+        """The wanted files of a stream, of those by stream. None: what is shown of it stays.
+
+        Nothing is wanted of a stream that the table does not have: a dropped table of its name was published there.
+        """
+        gone = self.streams is not None and stream not in self.streams
+        return files.get(stream, {} if gone else None)
 
 
 @dataclass(frozen=True, slots=True)

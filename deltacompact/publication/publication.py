@@ -138,10 +138,11 @@ class _Publishing:
         self._keys = catalog.described(table_id).partition_keys
         self._where = catalog.location
 
-    @property
-    def _source(self) -> Source:
-        root, now_s = TablePaths.of(self._table_id).root, self._catalog.clock()
-        return Source(self._catalog.store, self._where, root, tuple(self._keys), now_s)
+    def _source(self, declare: bool) -> Source:
+        paths, now_s = TablePaths.of(self._table_id), self._catalog.clock()
+        known = map(paths.stream, self._catalog.partitions(self._table_id)) if declare else None
+        streams = None if known is None else frozenset(stream.root for stream in known)
+        return Source(self._catalog.store, self._where, paths.root, tuple(self._keys), now_s, streams)
 
     def run(self, declare: bool = False) -> PublicationResult:
         """Compare and commit. If some streams cannot be shown, show the others, and then raise the first error.
@@ -159,7 +160,7 @@ class _Publishing:
         raise ConflictError(f"table {self._table_id!r} gets new columns faster than they can be shown")
 
     def _run(self, declare: bool) -> PublicationResult:
-        table = self._target.open(self._source)
+        table = self._target.open(self._source(declare))
         streams, errors = self._streams()
         if declare and errors:
             raise errors[0][1]

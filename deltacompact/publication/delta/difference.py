@@ -60,13 +60,13 @@ def difference(
         stream, dead_rows = source.stream_of(location), _dead_rows(file)
         if stream is None or (file.get("deletionVector") and dead_rows is None):
             raise foreign(name, location)
-        if (wanted := streams.get(stream)) is None:
+        if (wanted := source.wanted(stream, streams)) is None:
             continue
         if location in wanted and wanted[location].dead_rows == dead_rows:
             shown.add(location)
         else:
             removed[location] = file
-            changed.add(stream)
+            changed |= {stream} & streams.keys()
     added: dict[str, ShownFile] = {}
     for stream, files in streams.items():
         missing = {location: file for location, file in files.items() if location not in shown}

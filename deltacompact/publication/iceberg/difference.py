@@ -48,13 +48,13 @@ def difference(head: TableState, source: Source, streams: Mapping[str, Mapping[s
     dead: set[str] = set()
     for entry in head.data:
         path = entry.file.path
-        wanted = streams.get(_stream_of(head, entry.file, source, path))
+        wanted = source.wanted(_stream_of(head, entry.file, source, path), streams)
         if wanted is not None and path not in wanted:
             removed.append(entry)
         data.add(path)
     for entry in head.deletes:
         path, known = _named_by(head, entry.file)
-        wanted = streams.get(_stream_of(head, entry.file, source, path))
+        wanted = source.wanted(_stream_of(head, entry.file, source, path), streams)
         if wanted is not None and (path not in wanted or wanted[path].dead_rows != known):
             removed.append(entry)
         dead.add(known)
