@@ -93,6 +93,7 @@ def _renewing(made: Callable[[], Any]) -> Any:
     Credentials that renew themselves stay as they are.
     """
     from botocore.credentials import RefreshableCredentials
+    from botocore.exceptions import NoCredentialsError
 
     session = made()
     credentials = session.get_credentials()
@@ -100,7 +101,9 @@ def _renewing(made: Callable[[], Any]) -> Any:
         return session
 
     def renewed(credentials: Any = None) -> dict[str, Any]:
-        known = (credentials or made().get_credentials()).get_frozen_credentials()
+        if (credentials := credentials or made().get_credentials()) is None:
+            raise NoCredentialsError
+        known = credentials.get_frozen_credentials()
         until = datetime.now(UTC) + _KNOWN_FOR
         names = {"access_key": known.access_key, "secret_key": known.secret_key, "token": known.token}
         return {**names, "expiry_time": until.isoformat()}

@@ -18,6 +18,7 @@ from types import SimpleNamespace
 import boto3
 import pytest
 from botocore.credentials import RefreshableCredentials
+from botocore.exceptions import NoCredentialsError
 from faulty_s3 import faulty_s3, first, timed
 
 import deltacompact
@@ -323,6 +324,7 @@ def test_other_clients_look_for_credentials_again_before_they_expire(moto_endpoi
     else:
         monkeypatch.delenv("AWS_ACCESS_KEY_ID")
         monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
     def signed() -> str:
         (tmp_path / "credentials").write_text(f"[default]\naws_access_key_id = A{at[0]}\naws_secret_access_key = s\n")
@@ -337,6 +339,11 @@ def test_other_clients_look_for_credentials_again_before_they_expire(moto_endpoi
     assert key_of(signed()) == first_key
     at[0] += timedelta(minutes=11)
     assert key_of(signed()) != first_key
+    if of == "file":
+        (tmp_path / "credentials").unlink()
+        at[0] += timedelta(hours=1)
+        with pytest.raises(NoCredentialsError):
+            client.list_queues()
 
 
 def key_of(authorization: bytes) -> bytes:
