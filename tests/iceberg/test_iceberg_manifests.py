@@ -106,6 +106,31 @@ def test_damaged_manifests_are_named(data):
         manifests.read_manifest_list(data, "list")
 
 
+@pytest.mark.parametrize(
+    ("written", "flipped", "why"),
+    [
+        (b'"file_format", "type"', b'"file_format", "tipe"', "not a readable Avro file"),
+        (b'"field-id": 134', b'"field-id": 174', "has DATA among DELETES"),
+        (b'"field-id": 135', b'"field-id": 175', "an equality delete without columns"),
+        (b'"field-id": 103', b'"field-id": 403', "no field 103"),
+    ],
+)
+def test_a_header_of_which_a_bit_has_flipped_makes_no_deletes_ineffective(written, flipped, why):
+    entries = [ManifestEntry(Status.EXISTING, 5, 3, 4, DELETES)]
+    data, line = manifests.write_manifest(entries, SPEC, ManifestContent.DELETES, TERMS[2], "m.avro")
+    assert data.count(written) == 1
+    with pytest.raises(CorruptionError, match=rf"^m\.avro is not .*{why}|^m\.avro is {why}"):
+        manifests.read_manifest(data.replace(written, flipped), line)
+
+
+@pytest.mark.parametrize("number", [b"500", b"515", b"517"])
+def test_a_manifest_list_of_which_a_field_has_no_number_of_its_own_is_named(number):
+    data = manifests.write_manifest_list([listed()], 2, 77, None, 12, first_row_id=None)
+    flipped = data.replace(b'"field-id": ' + number, b'"field-id": 9' + number[1:])
+    with pytest.raises(CorruptionError, match=rf"^list is not a manifest list: .*no field {number.decode()}"):
+        manifests.read_manifest_list(flipped, "list")
+
+
 def test_a_manifest_cut_short_is_named():
     data, line = manifests.write_manifest(
         [ManifestEntry(Status.EXISTING, 5, 3, 4, DATA)] * 50, SPEC, ManifestContent.DATA, TERMS[2], "m.avro"

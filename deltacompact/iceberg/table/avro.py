@@ -165,11 +165,18 @@ class Growing:
         self._waiting, self._waiting_bytes = [], 0
 
 
+_OF_DAMAGE = (
+    *(ValueError, KeyError, TypeError, IndexError, EOFError, OSError, StopIteration),
+    *(zlib.error, fastavro.schema.SchemaParseException),
+)
+"""What is raised where the bytes of a file make no sense."""
+
+
 @contextmanager
 def _naming(path: str) -> Iterator[None]:
     try:
         yield
-    except (ValueError, KeyError, TypeError, IndexError, EOFError, OSError, StopIteration, zlib.error) as error:
+    except _OF_DAMAGE as error:
         raise CorruptionError(f"{path} is not a readable Avro file: {error or type(error).__name__}") from error
 
 

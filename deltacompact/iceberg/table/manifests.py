@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -99,12 +99,12 @@ def read_manifest(data: bytes, manifest: Manifest) -> list[ManifestEntry]:
     Inheritance" and "First Row ID Inheritance"). Raises CorruptionError naming the manifest."""
     found, schema, _ = avro.records(data, manifest.path)
     try:
-        names = _names_by_id(schema)
-        file_names = _names_by_id(_file_schema(schema))
+        names = _names_by_id(schema, _OF_ENTRIES)
+        file_names = _names_by_id(_file_schema(schema), _OF_FILES)
         partition = [(part["name"], part["type"]) for part in partition_fields(schema, manifest.path)]
         entries = [_entry(record, names, file_names, partition, manifest) for record in found]
         return list(_with_inherited_row_ids(entries, manifest))
-    except (KeyError, StopIteration, TypeError, ValueError) as error:
+    except (KeyError, StopIteration, TypeError, ValueError, AttributeError) as error:
         raise CorruptionError(f"{manifest.path} is not a manifest: {error!r}") from error
 
 
@@ -185,7 +185,9 @@ def read_manifest_list(data: bytes, path: str) -> list[Manifest]:
     """The lines of a manifest list. Raises CorruptionError naming it."""
     found, schema, _ = avro.records(data, path)
     try:
-        names = _names_by_id(schema)
+        names = _names_by_id(schema, _OF_LISTS)
+        if names.keys() & _OF_VERSION_2:
+            names = _names_by_id(schema, _OF_VERSION_2)
         return [_manifest(record, names) for record in found]
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptionError(f"{path} is not a manifest list: {error!r}") from error
@@ -279,6 +281,12 @@ _MANIFEST: tuple[_Field, ...] = (
 )
 
 
+_OF_ENTRIES, _OF_FILES, _OF_LISTS = (0, 2), (100, 101, 102, 103, 104), (500, 501, 502)
+"""The fields that every manifest, and every manifest list, has."""
+_OF_VERSION_2 = {515, 516, 517}
+"""Lists have all of these fields, or none. Without its sequence number, a delete would apply to nothing."""
+
+
 def _fields(rows: Iterable[_Field], version: int) -> list[dict[str, Any]]:
     fields = []
     for field_id, name, type_, optional, since, _ in rows:
@@ -318,8 +326,12 @@ def _list_schema(version: int) -> dict[str, Any]:
     return {"type": "record", "name": "manifest_file", "fields": _fields(_MANIFEST, version)}
 
 
-def _names_by_id(schema: Mapping[str, Any]) -> dict[int, str]:
-    return {int(part["field-id"]): part["name"] for part in schema["fields"]}
+def _names_by_id(schema: Mapping[str, Any], needed: Collection[int] = ()) -> dict[int, str]:
+    """The names of a schema's fields. Raises ValueError if it lacks a needed one: a bit of the header has flipped."""
+    found = {int(part["field-id"]): part["name"] for part in schema["fields"]}
+    if missing := [number for number in needed if number not in found]:
+        raise ValueError(f"it has no field {missing[0]}")
+    return found
 
 
 def _type_of(schema: Mapping[str, Any], name: str) -> Any:
@@ -393,6 +405,10 @@ def _entry(
         "partition": tuple(compared(value(102)[name], avro) for name, avro in partition),
     }
     file = ContentFile(**plain)
+    if file.is_equality_delete and not file.equality_ids:
+        raise ValueError(f"{file.path} is an equality delete without columns")
+    if file.manifest_content is not manifest.content:  # a field of another number makes deletes look like data
+        raise ValueError(f"{file.path} has {file.content.name} among {manifest.content.name}")
     return ManifestEntry(
         status, manifest.snapshot_id if snapshot_id is None else snapshot_id, sequence, file_sequence, file
     )
