@@ -40,8 +40,8 @@ def files(lake) -> set[Path]:
     [
         ({"partition-specs": ZORDER}, "partition field 'z' of Iceberg table 'ns.t' has an unknown transform"),
         ({"properties": {"commit.retry.num-retries": "many"}}, "commit.retry.num-retries 'many', which is not a whole"),
-        ({"format-version": 4}, "its metadata cannot be read: Input tag '4'"),
-        ({"default-spec-id": 7}, "its metadata cannot be read: default-spec-id 7 can't be found"),
+        ({"format-version": 4}, ".metadata.json cannot be read: Input tag '4'"),
+        ({"default-spec-id": 7}, ".metadata.json cannot be read: default-spec-id 7 can't be found"),
     ],
 )
 @pytest.mark.slow

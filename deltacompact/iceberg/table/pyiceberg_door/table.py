@@ -63,11 +63,13 @@ class IcebergTable:
         if "." not in table_id.strip("."):
             raise InputError(f"Iceberg table {table_id!r}: name it as namespace.table")
         make_ready(catalog)
-        with read_once():
-            return cls._loaded(catalog, table_id, former)
+        with read_once() as read:
+            return cls._loaded(catalog, table_id, former, read)
 
     @classmethod
-    def _loaded(cls, catalog: Catalog, table_id: str, former: IcebergTable | None) -> IcebergTable:
+    def _loaded(
+        cls, catalog: Catalog, table_id: str, former: IcebergTable | None, read: Mapping[str, bytes]
+    ) -> IcebergTable:
         try:
             with answering(catalog.name):
                 table = view_of(catalog, former._table if former else None).load_table(table_id)
@@ -75,7 +77,8 @@ class IcebergTable:
             meant = _meant(catalog, table_id)
             raise NotFoundError(f"Iceberg catalog {catalog.name!r} has no table {table_id!r}{meant}") from None
         except (ValueError, KeyError, ValidationError) as error:
-            raise InputError(f"Iceberg table {table_id!r}: its metadata cannot be read: {first_of(error)}") from error
+            which = " ".join(["metadata", *list(read)[-1:]])
+            raise InputError(f"Iceberg table {table_id!r}: its {which} cannot be read: {first_of(error)}") from error
         except FileNotFoundError as error:
             raise NotFoundError(f"Iceberg table {table_id!r}: its metadata is missing: {text_of(error)}") from error
         if former is not None and table is former._table and former._is_as_loaded:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -115,11 +115,13 @@ _READ: ContextVar[dict[str, bytes] | None] = ContextVar("read metadata files", d
 
 
 @contextlib.contextmanager
-def read_once() -> Iterator[None]:
-    """Inside this block, no metadata file is read twice in this thread."""
-    token = _READ.set({})
+def read_once() -> Iterator[Mapping[str, bytes]]:
+    """Inside this block, no metadata file is read twice in this thread. Yields the files by location, as they are
+    read."""
+    read: dict[str, bytes] = {}
+    token = _READ.set(read)
     try:
-        yield
+        yield read
     finally:
         _READ.reset(token)
 
