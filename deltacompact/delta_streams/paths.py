@@ -20,16 +20,18 @@ write, so code that lists a folder skips all other objects.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
-from deltacompact.base.errors import InputError
+from deltacompact.base.errors import DeltaCompactError, InputError
 from deltacompact.base.expect import is_text
 from deltacompact.base.model import Partition
-from deltacompact.storage.identity import path_below
+from deltacompact.storage.identity import identity_of_uri, path_below
 from deltacompact.storage.numbered import number_in, numbered_path
-from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.objects import ObjectStore, is_there
+from deltacompact.storage.opening import open_object
 from deltacompact.table.ports import Workspace
 
 GENESIS = "0"
@@ -216,17 +218,30 @@ class StreamPaths(Workspace):
 
 
 def refuse_files_of_other_streams(store: ObjectStore, uri: str, stream: StreamPaths) -> None:
-    """Raise InputError for a file that the vacuum of another stream in this store may delete.
+    """Raise InputError for a file that the vacuum of another stream may delete, in this catalog or in another one.
 
     That vacuum reads only its own log. It deletes the file once its own compaction has dropped it.
     """
     below = path_below(store, uri)
-    owner = stream_root_of(below) if below else None
-    if owner is not None and unquote(owner) != unquote(stream.root):
+    if below is None:
+        owner, where = _stream_elsewhere(store, uri), "another catalog"
+    else:
+        owner, where = stream_root_of(below), "this catalog"
+    if owner is not None and (below is None or unquote(owner) != unquote(stream.root)):
         raise InputError(
-            f"{uri} is a file of {unquote(owner)!r} in this catalog, whose vacuum may delete it: append a copy of it "
+            f"{uri} is a file of {unquote(owner)!r} in {where}, whose vacuum may delete it: append a copy of it "
             "(leave out --reference)"
         )
+
+
+def _stream_elsewhere(store: ObjectStore, uri: str) -> str | None:
+    """The URI of the stream in another catalog that owns a file; None: none does that we could see."""
+    for name in dict.fromkeys((uri, identity_of_uri(uri))):
+        if (root := stream_root_of(name)) is not None:
+            with contextlib.suppress(DeltaCompactError):
+                if is_there(*open_object(store, StreamPaths(root).entry(GENESIS, 0))):
+                    return root
+    return None
 
 
 def is_fresh_name(name: str) -> bool:

@@ -211,6 +211,16 @@ def test_a_file_of_another_stream_is_not_appended_by_reference(lake: Path) -> No
     pq.write_table(rows(8), landing / "a.parquet")
     catalog.append_files("t", [str(landing / "a.parquet")], reference=True)
     assert keys(catalog) == [7, 8]
+    other = DeltaStreamCatalog(LocalStore(lake.parent / "other"))
+    other.create_table("t", [], ["k"])
+    (lake.parent / "a link.parquet").symlink_to(lake / path)
+    for name in (uri, str(lake.parent / "a link.parquet")):
+        with pytest.raises(InputError, match=r"is a file of '.*/days/day=mon' in another catalog"):
+            other.append_files("t", [name], reference=True)
+    own = lake.parent / "orders/data" / Path(path).name  # named like ours, but no stream is there
+    own.parent.mkdir(parents=True)
+    own.write_bytes((lake / path).read_bytes())
+    other.append_files("t", [str(own)], reference=True)
 
 
 # --- what else lies about ---------------------------------------------------------------------------------------------
