@@ -156,3 +156,11 @@ def foreign(table: str, path: str) -> InputError:
     return InputError(
         f"{table} has files of others ({path}): a publication needs a table of its own, to which nobody else writes"
     )
+
+
+def shows_another(table: str, shows: str, source: Source) -> InputError:
+    """The error for a table that shows another delta table, or this one where it was before it was copied or moved."""
+    return InputError(
+        f"{table} shows {shows}, not {source.shows}: a publication needs a table of its own: name another one (of a "
+        "catalog that was copied or moved: after publish --stop)"
+    )

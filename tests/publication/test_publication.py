@@ -635,7 +635,7 @@ def test_two_tables_cannot_share_an_iceberg_table(orders):
         orders.catalog.append(name, pa.table({"id": [1]}))
         deltacompact.compact(name, delta_catalog_client=orders.catalog, settings=LOCAL)
     orders.publish()
-    with pytest.raises(InputError, match="a publication needs a table of its own"):
+    with pytest.raises(InputError, match="a publication needs a table of its own: name another one"):
         orders.catalog.publish("second", orders.uri)
     with pytest.raises(InputError, match="stop that first"):
         orders.catalog.publish(T, f"iceberg://{orders.lake.name}/ns.elsewhere")

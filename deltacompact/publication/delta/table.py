@@ -25,7 +25,7 @@ from deltacompact.publication.delta.files import DeltaFiles
 from deltacompact.publication.delta.log import Action, Head
 from deltacompact.publication.delta.schema import columns_of, schema_string
 from deltacompact.publication.delta.statistics import statistics_of
-from deltacompact.publication.port import FilesToShow, ShownCommit, ShownFile, Source
+from deltacompact.publication.port import FilesToShow, ShownCommit, ShownFile, Source, shows_another
 from deltacompact.storage.certain_put import Effect, put_certainly
 from deltacompact.storage.objects import PROBE, ObjectStore, refuse_overwriting
 from deltacompact.tabular.published_types import DELTA_TYPES, refuse_alike
@@ -162,9 +162,7 @@ class ShownDeltaTable:
         if shows is None:
             raise InputError(f"{self._name} is there already and is no publication: name a new or empty folder")
         if shows != self._source.shows:
-            raise InputError(
-                f"{self._name} shows {shows}, not {self._source.shows}: a publication needs a table of its own"
-            )
+            raise shows_another(self._name, shows, self._source)
         protocol.refuse_unknown(head.protocol, head.configuration, self._name)
         keys = list(head.metadata.get("partitionColumns") or ())
         if keys != list(self._source.keys):

@@ -23,7 +23,7 @@ from deltacompact.publication.columns import refuse_required
 from deltacompact.publication.iceberg.columns import has_coarse_times, with_widest_keys
 from deltacompact.publication.iceberg.difference import IcebergDifference, difference
 from deltacompact.publication.iceberg.files import IcebergFiles
-from deltacompact.publication.port import FilesToShow, ShownCommit, ShownFile, Source
+from deltacompact.publication.port import FilesToShow, ShownCommit, ShownFile, Source, shows_another
 from deltacompact.tabular.published_types import ICEBERG_TYPES
 
 _FORMAT_VERSION = 2
@@ -130,7 +130,7 @@ class ShownIcebergTable:
             )
         shows = metadata.properties.get(PUBLICATION)
         if shows not in (None, self._source.shows):
-            raise InputError(f"{name} shows {shows}, not {self._source.shows}: a publication needs a table of its own")
+            raise shows_another(name, shows, self._source)
         if shows is None and metadata.branch(MAIN) is not None:
             raise InputError(f"{name} has rows of its own: a publication needs a new or empty table")
         spec = metadata.specs[metadata.default_spec_id]
