@@ -1,1 +1,1 @@
-"""One snapshot onto a branch, under live writers: what it changes, its files, its attempts."""
+"""One snapshot onto a branch, under live writers: what it changes, its files, its attempts; and how others expire."""

@@ -18,15 +18,15 @@ from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from deltacompact.base.errors import ConflictError, OutcomeUnknownError, StoreError
-from deltacompact.base.wording import counted, text_of
-from deltacompact.iceberg.commit.patience import UNANSWERED_MAX, Patience
+from deltacompact.base.errors import ConflictError
+from deltacompact.base.wording import counted
+from deltacompact.iceberg.commit.expiry import ExpiredSnapshots, Expiry, expire
 from deltacompact.iceberg.table import locations
 from deltacompact.iceberg.table.locations import identity_of
-from deltacompact.iceberg.table.metadata import Snapshot, StatisticsFile, TableMetadata
+from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata
 from deltacompact.iceberg.table.metadata_files import metadata_document
 from deltacompact.iceberg.table.other_heads import other_heads, refuse_newer
-from deltacompact.iceberg.table.pyiceberg_door import CommitThrottledError, CommitUnansweredError, IcebergTable
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes.maintain.options import MaintainOptions
 from deltacompact.iceberg_modes.maintain.reach import (
     MANIFESTS,
@@ -38,7 +38,7 @@ from deltacompact.iceberg_modes.maintain.reach import (
     is_inside,
     manifests_of,
 )
-from deltacompact.iceberg_modes.maintain.retention import Expiry, plan_expiry, why_nothing
+from deltacompact.iceberg_modes.maintain.retention import plan_expiry, why_nothing
 from deltacompact.storage.identity import file_name
 from deltacompact.storage.objects import ObjectStore
 
@@ -59,30 +59,6 @@ class ExpireResult:
     in_doubt: tuple[str, ...] = ()
     """Unreachable files in doubt (see above). They are not deleted."""
     nothing_to_do: str | None = None
-
-
-@dataclass(slots=True)
-class _RemovedByExpiry:
-    """What one or several attempts removed from the table."""
-
-    snapshots: dict[int, Snapshot] = field(default_factory=dict)
-    statistics: dict[str, StatisticsFile] = field(default_factory=dict)
-    refs: set[str] = field(default_factory=set)
-
-    def add(self, metadata: TableMetadata, expiry: Expiry) -> None:
-        self.snapshots |= {number: metadata.snapshots[number] for number in expiry.snapshots}
-        self.statistics |= {file.path: file for file in metadata.statistics if file.snapshot_id in expiry.snapshots}
-        self.refs |= expiry.refs
-
-    def is_gone_from(self, metadata: TableMetadata) -> bool:
-        return not self.snapshots.keys() & metadata.snapshots.keys() and not self.refs & metadata.refs.keys()
-
-    def less(self, metadata: TableMetadata) -> None:
-        """Forget what the table has, after all."""
-        there = metadata.snapshots
-        self.snapshots = {number: snapshot for number, snapshot in self.snapshots.items() if number not in there}
-        self.statistics = {path: file for path, file in self.statistics.items() if file.snapshot_id not in there}
-        self.refs -= metadata.refs.keys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +96,10 @@ class ExpireSnapshots:
 
     def plan(self, metadata: TableMetadata) -> ExpireResult:
         """What a run would do. Writes nothing."""
-        expiry = plan_expiry(metadata, self.options, self.now_ms)
+        expiry = self._planned(metadata)
         if expiry.is_empty:
             return ExpireResult(nothing_to_do=why_nothing(metadata, self.options))
-        expired = _RemovedByExpiry()
+        expired = ExpiredSnapshots()
         expired.add(metadata, expiry)
         left = [snapshot for number, snapshot in metadata.snapshots.items() if number not in expiry.snapshots]
         return self._result(expired, self._unreached(expired, metadata, left))
@@ -134,13 +110,12 @@ class ExpireSnapshots:
         Raises ConflictError if others change branches and tags again and again, OutcomeUnknownError if the catalog does
         not say what happened, and NotFoundError or CorruptionError if a snapshot that is left cannot be read whole.
         """
-        expired = _RemovedByExpiry()
-        if plan_expiry(table.metadata, self.options, self.now_ms).is_empty:
+        if self._planned(table.metadata).is_empty:
             return ExpireResult(nothing_to_do=why_nothing(table.metadata, self.options))
         others = other_heads(table, wait=self.wait)
         refuse_newer(table.metadata, others)
-        after = self._committed(table, expired)
-        if not expired.snapshots and not expired.refs:
+        after, expired = expire(table, self._planned, self.wait, self.before_commit)
+        if expired.is_empty:
             return ExpireResult(nothing_to_do=why_nothing(after.metadata, self.options))
         self._refuse_lost_refs(table.metadata, after.metadata, expired)
         now = after.reloaded().metadata
@@ -159,44 +134,10 @@ class ExpireSnapshots:
         locations.discard_all(self.store, [file.location for file in own], deleted)
         return result
 
-    def _committed(self, table: IcebergTable, expired: _RemovedByExpiry) -> IcebergTable:
-        """Plan on the current table and commit, attempt after attempt. Adds what is gone to `expired`."""
-        patience = Patience.of(table.metadata.properties)
-        table_id, unanswered, said = table.metadata.table_id, 0, ""
-        for attempt in range(1, patience.attempts + 1):
-            expiry = plan_expiry(table.metadata, self.options, self.now_ms)
-            if expiry.is_empty:
-                expired.less(table.metadata)
-                return table
-            self.before_commit()
-            expired.add(table.metadata, expiry)
-            try:
-                after = table.expire(expiry.snapshots, expiry.refs)
-                expired.less(after.metadata)
-                return after
-            except ConflictError as error:
-                said, is_lost = text_of(error), not isinstance(error, CommitThrottledError)
-            except CommitUnansweredError as error:
-                unanswered, said, is_lost = unanswered + 1, text_of(error), False
-            self.wait(patience.wait_s(attempt, is_lost))
-            try:
-                table = table.reloaded()
-            except StoreError:
-                if not unanswered:
-                    raise
-                break
-            if unanswered and expired.is_gone_from(table.metadata):
-                return table
-            if unanswered == UNANSWERED_MAX:
-                break
-        if unanswered:
-            raise OutcomeUnknownError(
-                f"{table_id}: the catalog did not say whether snapshots were expired, so no file was deleted ({said}). "
-                "Run it again; remove-orphans finds what is left"
-            )
-        raise ConflictError(f"{table_id}: other commits came first, again and again ({said})")
+    def _planned(self, metadata: TableMetadata) -> Expiry:
+        return plan_expiry(metadata, self.options, self.now_ms)
 
-    def _refuse_lost_refs(self, before: TableMetadata, after: TableMetadata, expired: _RemovedByExpiry) -> None:
+    def _refuse_lost_refs(self, before: TableMetadata, after: TableMetadata, expired: ExpiredSnapshots) -> None:
         """Raise ConflictError if a REST catalog removed a branch or tag that came between our reading and our commit.
 
         The metadata files between say so. In the usual case there is none.
@@ -216,7 +157,7 @@ class ExpireSnapshots:
 
     def _unreached(
         self,
-        expired: _RemovedByExpiry,
+        expired: ExpiredSnapshots,
         metadata: TableMetadata,
         left: Iterable[Snapshot],
         of_other_heads: Collection[Snapshot] = (),
@@ -257,7 +198,7 @@ class ExpireSnapshots:
         in_order = (*sorted(content.items()), *((name, others[name]) for name in sorted(others)))
         return _Unreached.of([(name, file) for name, file in in_order if name not in named], folders, elsewhere)
 
-    def _result(self, expired: _RemovedByExpiry, unreached: _Unreached) -> ExpireResult:
+    def _result(self, expired: ExpiredSnapshots, unreached: _Unreached) -> ExpireResult:
         own = unreached.own
         return ExpireResult(
             tuple(sorted(expired.snapshots, key=lambda number: expired.snapshots[number].timestamp_ms)),

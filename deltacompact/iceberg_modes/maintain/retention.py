@@ -16,9 +16,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from deltacompact.base.wording import counted
+from deltacompact.iceberg.commit.expiry import Expiry
 from deltacompact.iceberg.table.metadata import (
     BOOKMARK_TAG,
     GIVEN_FIRST,
@@ -29,18 +29,6 @@ from deltacompact.iceberg.table.metadata import (
     TableMetadata,
 )
 from deltacompact.iceberg_modes.maintain.options import MaintainOptions
-
-
-@dataclass(frozen=True, slots=True)
-class Expiry:
-    """What expires: snapshot ids, names of branches and tags."""
-
-    snapshots: frozenset[int]
-    refs: frozenset[str]
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.snapshots and not self.refs
 
 
 def plan_expiry(metadata: TableMetadata, options: MaintainOptions, now_ms: int) -> Expiry:

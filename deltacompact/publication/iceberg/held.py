@@ -14,18 +14,16 @@ Data files are compared by name, which a stream gives only once, because the vac
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from deltacompact.base.errors import ConflictError, InputError, NotFoundError, OutcomeUnknownError
-from deltacompact.base.wording import counted, text_of
-from deltacompact.iceberg.commit.patience import UNANSWERED_MAX, Patience
+from deltacompact.base.errors import InputError, NotFoundError
+from deltacompact.iceberg.commit.expiry import Expiry, expire
 from deltacompact.iceberg.table import locations, manifests
 from deltacompact.iceberg.table.content_files import Status
 from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata
-from deltacompact.iceberg.table.pyiceberg_door import CommitThrottledError, CommitUnansweredError, IcebergTable
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader
 from deltacompact.storage.identity import file_name
 
@@ -46,11 +44,11 @@ def held_files(catalog: Any, table_id: str, old_s: float, dry_run: bool) -> froz
     gone: list[Snapshot] = []
     left = table.metadata.snapshots
     if dry_run:
-        old = _expired(table.metadata, old_s)
+        old = _old(table.metadata, old_s)
         left = {number: snapshot for number, snapshot in left.items() if number not in old}
     else:
-        table, gone = _without_expired(table, old_s)
-        left = table.metadata.snapshots
+        table, expired = expire(table, lambda metadata: Expiry(_old(metadata, old_s)))
+        gone, left = [*expired.snapshots.values()], table.metadata.snapshots
     reached = _SnapshotFiles(table)
     kept = reached.of(left.values())
     still = set(map(locations.identity_of, kept.own))
@@ -59,42 +57,11 @@ def held_files(catalog: Any, table_id: str, old_s: float, dry_run: bool) -> froz
     return frozenset(map(file_name, kept.data))
 
 
-def _without_expired(table: IcebergTable, old_s: float) -> tuple[IcebergTable, list[Snapshot]]:
-    """The table without old snapshots, and those that went.
-
-    Nothing is read between the look at the table and the commit, because others publish meanwhile. Raises ConflictError
-    if they are faster again and again, and OutcomeUnknownError if the catalog does not say what it did.
-    """
-    patience = Patience.of(table.metadata.properties)
-    gone: dict[int, Snapshot] = {}
-    unanswered = 0
-    for attempt in range(1, patience.attempts + 1):
-        expired = _expired(table.metadata, old_s)
-        if not expired:
-            break
-        gone |= {number: table.metadata.snapshots[number] for number in expired}
-        try:
-            table = table.expire(expired, ())
-            break
-        except (ConflictError, CommitUnansweredError) as error:  # it may answer a second sending of our request
-            unanswered += isinstance(error, CommitUnansweredError)
-            if unanswered == UNANSWERED_MAX or attempt == patience.attempts:
-                failure = OutcomeUnknownError if unanswered else ConflictError
-                what = counted(len(expired), "old snapshot")
-                raise failure(
-                    f"{table.metadata.table_id}: {what} could not be expired, so nothing was deleted ({text_of(error)})"
-                ) from error
-            is_lost = isinstance(error, ConflictError) and not isinstance(error, CommitThrottledError)
-            time.sleep(patience.wait_s(attempt, is_lost))
-            table = table.reloaded()
-    return table, [snapshot for number, snapshot in gone.items() if number not in table.metadata.snapshots]
-
-
-def _expired(metadata: TableMetadata, old_s: float) -> set[int]:
+def _old(metadata: TableMetadata, old_s: float) -> frozenset[int]:
     """The ids of older snapshots that are not the head of a branch or tag."""
     heads = {ref.snapshot_id for ref in metadata.refs.values()}
-    old = {snapshot.snapshot_id for snapshot in metadata.snapshots.values() if snapshot.timestamp_ms < old_s * 1000}
-    return old - heads
+    old = (snapshot for snapshot in metadata.snapshots.values() if snapshot.timestamp_ms < old_s * 1000)
+    return frozenset(snapshot.snapshot_id for snapshot in old) - heads
 
 
 @dataclass(frozen=True, slots=True)
