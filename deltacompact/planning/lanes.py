@@ -98,9 +98,8 @@ class Claim:
     def of(cls, lane: Lane, plan: CompactionPlan) -> Claim:
         """The claim of a planned session. Tasks in one process share its interpreter and libraries, tasks on Ray do
         not."""
-        shared = 0 if lane is Lane.CLUSTER else TASK_BASE_BYTES
-        heap = plan.tasks_at_once * (plan.planned_peak_bytes - shared)
-        return cls(lane, heap, SESSION_BYTES + plan.planned_held_bytes)
+        task = plan.cluster_peak_bytes if lane is Lane.CLUSTER else plan.planned_peak_bytes - TASK_BASE_BYTES
+        return cls(lane, plan.tasks_at_once * task, SESSION_BYTES + plan.planned_held_bytes)
 
 
 @dataclass(frozen=True, slots=True)

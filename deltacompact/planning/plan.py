@@ -274,6 +274,22 @@ class CompactionPlan:
         return max(peak, sizing.TASK_BASE_BYTES + sizing.RUN_COPIES * self._sorted_bytes) if self.clusters else peak
 
     @property
+    def cluster_peak_bytes(self) -> int:
+        """The same on a cluster: there each task holds the rows that it routes itself, until it hands them over."""
+        if not self.routed_bytes:
+            return self.planned_peak_bytes
+        routing = sizing.TASK_BASE_BYTES + sizing.RUN_COPIES * self._sorted_bytes + self._held_task_bytes
+        return max(self.planned_peak_bytes, routing)
+
+    @property
+    def _held_task_bytes(self) -> int:
+        """Decoded bytes of the rows that a task holds while it routes them, at most."""
+        capacity, (rows, decoded) = self.capacity, self._rows_and_bytes
+        memory, limits = capacity.memory_per_task_bytes, self.options.limits
+        each = sizing.held_rows(rows, decoded, capacity.slots, memory, limits)
+        return min(self.routed_bytes, math.ceil(each * decoded / max(1, rows)))
+
+    @property
     def run_bytes(self) -> int:
         """Decoded bytes of a run, whose rows a task sorts at once to lay them out: at most all rows."""
         decoded = sum(source.file.decoded_bytes or 4 * source.file.bytes for source in self.sources)
@@ -283,9 +299,8 @@ class CompactionPlan:
     def _sorted_bytes(self) -> int:
         """Decoded bytes of the rows that a task sorts at once: those of a run, or of a smaller load if all rows surely
         stay in memory."""
-        files = self._upserted
-        rows, decoded = sum(file.rows for file in files), sum(file.decoded_bytes or 4 * file.bytes for file in files)
-        outputs, tasks = self._outputs_max, 2 * self.capacity.slots + len(files)
+        rows, decoded = self._rows_and_bytes
+        outputs, tasks = self._outputs_max, 2 * self.capacity.slots + len(self._upserted)
         if not rows or self.routed_bytes < decoded or outputs * tasks > sizing.HELD_VALUES_MAX / 2:
             return self.run_bytes
         cells = outputs * cells_of(rows / outputs, decoded / rows, self.options.row_group_rows)
@@ -296,6 +311,12 @@ class CompactionPlan:
         """The files with rows that may live."""
         upserts = (source.file for source in self.sources if source.operation is OperationType.UPSERT)
         return [file for file in upserts if file.rows]
+
+    @property
+    def _rows_and_bytes(self) -> tuple[int, int]:
+        """The number of rows that may live, and about their decoded bytes."""
+        files = self._upserted
+        return sum(file.rows for file in files), sum(file.decoded_bytes or 4 * file.bytes for file in files)
 
     @property
     def _outputs_max(self) -> int:
@@ -378,7 +399,8 @@ class CompactionPlan:
         """
         inside = (self.round_rows + tasks * min(self.task_rows, self.round_rows)) * self.encoding.entry_bytes
         held = max(0, self.planned_held_bytes - inside) if holds else 0
-        planned = sizing.TASK_BASE_BYTES + tasks * (self.planned_peak_bytes - sizing.TASK_BASE_BYTES) + held
+        peak = self.planned_peak_bytes if holds else self.cluster_peak_bytes
+        planned = sizing.TASK_BASE_BYTES + tasks * (peak - sizing.TASK_BASE_BYTES) + held
         bound = self.options.memory_bytes
         if bound is None:
             return planned

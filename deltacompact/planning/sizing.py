@@ -114,6 +114,9 @@ ahead."""
 HELD_VALUES_MAX = 10_000
 """The most values that tasks hand over in memory: each routing task hands over one for each leaf."""
 
+HELD_SHARE_OF_MEMORY = 0.25
+"""Share of a task's memory that the rows may take that it routes and holds until it hands them over."""
+
 CELL_ROWS = 2_000
 """About the rows of each cell among the rows that are sorted at once, if they stay in memory."""
 
@@ -300,6 +303,17 @@ def run_bytes(memory_per_task_bytes: int) -> int:
 def load_bytes(cells: int, row_bytes: float, run_bytes: int) -> int:
     """Decoded bytes of the rows that are sorted by cell at once, if they stay in memory: few, but some of each cell."""
     return max(1, min(int(CELL_ROWS * cells * row_bytes), run_bytes))
+
+
+def routed_rows(rows: int, slots: int, limits: Limits) -> int:
+    """Most rows that a task sends to their cells: about two tasks for each slot."""
+    return max(limits.task_rows_min, math.ceil(rows / (2 * slots)))
+
+
+def held_rows(rows: int, decoded_bytes: float, slots: int, memory_per_task_bytes: int, limits: Limits) -> int:
+    """The same, if the rows stay in memory: the task holds them until it hands them over."""
+    fitting = int(memory_per_task_bytes * HELD_SHARE_OF_MEMORY * rows / max(1.0, decoded_bytes))
+    return max(1, min(routed_rows(rows, slots, limits), fitting))
 
 
 def source_groups(

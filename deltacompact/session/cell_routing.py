@@ -47,9 +47,6 @@ from deltacompact.steps.sample import sample, sample_tasks
 from deltacompact.steps.shuffle import stored
 from deltacompact.tabular.row_groups import cells_of
 
-TASK_SHARE = 0.25
-"""The share of a task's memory for the rows that it keeps."""
-
 _BLOCK = ("int64", "int64", "int64")
 """The types of a block's record: its first byte, its bytes and its rows."""
 
@@ -144,12 +141,12 @@ class CellRouting:
     def routed(self, ranges: Sequence[Sequence[LiveRange]]) -> RoutedGroups:
         """Send the rows of each group to their cells. They stay in memory if the plan says so and they fit."""
         bench, plan, leaves = self.bench, self.bench.plan, parts_of_leaves(self.planted.tree, self.parts)
-        per_task = max(plan.options.limits.task_rows_min, math.ceil(self.rows / (2 * bench.executor.capacity.slots)))
-        fitting = int(plan.capacity.memory_per_task_bytes * TASK_SHARE * self.rows / max(1.0, self.decoded_bytes))
-        held_each = max(1, min(per_task, fitting))
+        slots, memory, limits = bench.executor.capacity.slots, plan.capacity.memory_per_task_bytes, plan.options.limits
+        held_each = sizing.held_rows(self.rows, self.decoded_bytes, slots, memory, limits)
         values = (math.ceil(self.rows / held_each) + len(ranges)) * len(leaves)
         is_held = self.decoded_bytes <= plan.routed_bytes and values <= sizing.HELD_VALUES_MAX
-        each = [list(in_tasks(of_group, held_each if is_held else per_task)) for of_group in ranges]
+        rows_each = held_each if is_held else sizing.routed_rows(self.rows, slots, limits)
+        each = [list(in_tasks(of_group, rows_each)) for of_group in ranges]
         starts = tuple(accumulate(self.parts, initial=0))
         terms = RouteTerms(self.planted.tree, starts, plan.run_bytes, plan.options.certify, leaves)
         shared = bench.share(replace(terms, load_bytes=self._load_bytes) if is_held else terms)

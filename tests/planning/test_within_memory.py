@@ -14,7 +14,8 @@ from deltacompact.base.settings import Options
 from deltacompact.executors.choose import share_slots
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.iceberg.marks.finding import KEY_BYTES, Sizes
-from deltacompact.planning.lanes import Lane
+from deltacompact.planning.lanes import Claim, Lane
+from deltacompact.planning.plan import Capacity
 from deltacompact.planning.sizing import EXCHANGE_BYTES, TASK_BASE_BYTES
 from deltacompact.planning.within_memory import MEMORY_BYTES_MIN, within_memory
 
@@ -92,6 +93,20 @@ def test_a_process_holds_what_tasks_hand_over_but_for_the_entries_that_are_insid
     held = [plan.planned_process_bytes(tasks, holds=True) - plan.planned_process_bytes(tasks) for tasks in (1, 3)]
     assert plan.task_rows < 4_000_000 and held == [max(0, plan.planned_held_bytes - held) for held in inside]
     assert held[0] > held[1] > 0
+
+
+def test_on_a_cluster_each_task_holds_the_rows_that_it_lays_out() -> None:
+    """Here this process holds them all. The plan of a cluster left them out: tasks took 1.5 GB of 1.1 planned."""
+    rows = [
+        upsert(file(500_000, decoded_bytes=500 << 20, group_bytes=32 << 20, widest_row_bytes=2000)) for _ in range(2)
+    ]
+    given = {"deltas": rows, "capacity": Capacity(2, 8 * GIB, 4 * GIB)}
+    laid_out, usual = (planned(**given, options=Options(cluster_by=columns)) for columns in ("v", None))
+    assert laid_out.routed_bytes == 1000 << 20
+    assert laid_out.planned_peak_bytes < TASK_BASE_BYTES + (1000 << 20) < laid_out.cluster_peak_bytes
+    assert Claim.of(Lane.CLUSTER, laid_out).heap_bytes == laid_out.tasks_at_once * laid_out.cluster_peak_bytes
+    assert laid_out.planned_process_bytes(1) == laid_out.cluster_peak_bytes
+    assert usual.cluster_peak_bytes == usual.planned_peak_bytes
 
 
 def test_the_memory_of_many_deltas_is_reckoned_once() -> None:
