@@ -1,15 +1,20 @@
-"""Lets a program of our own, whose memory is bounded, keep what it frees in one heap.
+"""Lets a program of our own keep what it frees in one heap.
 
-    300 MB for a process            jemalloc, which may keep nothing     one heap for Arrow, NumPy and the kernels
-    2.3 GB of rows of 1 KB          6.9 CPU seconds, 4.1 in the OS       3.8 CPU seconds, 1.1 in the OS
+    2.3 GB of rows of 1 KB    allocators of their own            one heap for Arrow, NumPy and the kernels
+    within 300 MB             6.9 CPU s, 4.1 in the OS           3.8 CPU s, 1.1 in the OS
+    without a bound           5.8 CPU s, 2.0 in the OS, 1 GB     5.4 CPU s, 1.1 in the OS, 0.66 GB
 
-The operating system clears each page that it hands out. Within a small bound an allocator may keep little, and by
-default each thread has its own heap. Where all share one, a thread uses what another has freed, and all is kept until
-the process nears its bound. Then free pages are given back wherever they lie: small blocks that stay divide what is
-free, and 30 MB of a sorted table held 650 MB.
+The operating system clears each page that it hands out, so what is freed should be used again. By default Arrow has its
+own allocator, and each thread a heap. Where all share one heap, a thread uses what another has freed. NumPy's huge
+pages come and go whole, so without a bound it asks for none: narrow rows took a tenth more CPU with them.
 
-It has to be said before pyarrow is imported and before threads begin, so processes of users do without, and who has
-chosen an allocator keeps it.
+    no bound       freed memory is kept until the session ends
+    a bound        until the process nears it: then free pages are given back wherever they lie. Small blocks that stay
+                   divide what is free, and 30 MB of a sorted table held 650 MB
+
+It has to be said before NumPy and pyarrow are imported and before threads begin: programs of ours say it themselves
+(`share_one_heap`), and processes that they start get ENVIRONMENT. Processes of users do without, and who has chosen an
+allocator keeps it.
 """
 
 from __future__ import annotations
@@ -21,27 +26,54 @@ import sys
 import threading
 import time
 
-ARROW_CHOSEN_BY = "ARROW_DEFAULT_MEMORY_POOL"
+ARROW_CHOSEN_BY, _HEAPS_CHOSEN_BY = "ARROW_DEFAULT_MEMORY_POOL", "MALLOC_ARENA_MAX"
 MALLOC_CHOSEN_BY = ("GLIBC_TUNABLES", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "LD_PRELOAD")
-SMALL_BYTES = 1 << 30
-"""A memory bound of at least this leaves room for what each thread keeps."""
-_HEAP_BLOCK_BYTES = 32 << 20
-"""The largest block that comes from the heap, and so is kept when it is freed."""
+_ONE_HEAP = {ARROW_CHOSEN_BY: "system", _HEAPS_CHOSEN_BY: "1"}
+ENVIRONMENT = {**_ONE_HEAP, "NUMPY_MADVISE_HUGEPAGE": "0"}
+"""Of a process that shares one heap. Within a bound, NumPy is better off with huge pages."""
+_KEPT_BYTES, _BLOCK_BYTES = 1 << 30, 256 << 20
+"""Without a bound: freed memory that stays at the end of the heap, and the largest block that comes from the heap."""
+_BOUNDED_BLOCK_BYTES = 32 << 20
+"""Within a bound, larger blocks go back to the operating system at once."""
 _FULL_SHARE, _LOOK_EVERY_S = 0.7, 0.02
 """The share of the bound from which on free pages are given back, and how often the process looks."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 
+_bound_bytes: int | None = None
+"""The bound that a thread of this process watches over."""
+_watching = threading.Lock()
+
 
 def share_one_heap(memory_bytes: int | None) -> None:
-    """Use one heap in this process from now on, if its memory has a small bound and nobody has chosen otherwise."""
-    if memory_bytes is None or memory_bytes >= SMALL_BYTES or "pyarrow" in sys.modules or ARROW_CHOSEN_BY in os.environ:
+    """Use one heap in this process from now on, if nobody has chosen otherwise. `memory_bytes` bounds the process."""
+    if "pyarrow" in sys.modules or ARROW_CHOSEN_BY in os.environ:
         return
-    if set_malloc(memory_bytes, _HEAP_BLOCK_BYTES, heaps=1):
-        os.environ[ARROW_CHOSEN_BY] = "system"
-        threading.Thread(target=_return_pages, args=(memory_bytes,), daemon=True, name="memory-bound").start()
+    if keep(memory_bytes, heaps=1):
+        for name, value in (ENVIRONMENT if memory_bytes is None else _ONE_HEAP).items():
+            os.environ.setdefault(name, value)
 
 
-def _return_pages(memory_bytes: int) -> None:
+def is_shared() -> bool:
+    """Whether this process began with one heap, by itself or by its environment."""
+    return all(os.environ.get(name) == value for name, value in _ONE_HEAP.items())
+
+
+def keep(memory_bytes: int | None, heaps: int | None = None) -> bool:
+    """Keep what is freed from now on; within `memory_bytes`, give back free pages where little is left.
+
+    Returns whether malloc can be told: see `set_malloc`.
+    """
+    global _bound_bytes
+    kept, block = (_KEPT_BYTES, _BLOCK_BYTES) if memory_bytes is None else (memory_bytes, _BOUNDED_BLOCK_BYTES)
+    if not set_malloc(kept, block, heaps):
+        return False
+    _bound_bytes = memory_bytes
+    if memory_bytes is not None and _watching.acquire(blocking=False):
+        threading.Thread(target=_return_pages, daemon=True, name="memory-bound").start()
+    return True
+
+
+def _return_pages() -> None:
     """Give all free pages back, as often as the process is full, and half of what was left is used up."""
     libc, page_bytes, used = ctypes.CDLL(None), os.sysconf("SC_PAGE_SIZE"), 0
 
@@ -52,6 +84,8 @@ def _return_pages(memory_bytes: int) -> None:
     with contextlib.suppress(OSError), open("/proc/self/statm", "rb", buffering=0) as pages:
         while True:
             time.sleep(_LOOK_EVERY_S)
+            if (memory_bytes := _bound_bytes) is None:
+                continue
             own = own_bytes()
             used = min(used, own)
             if own > max(_FULL_SHARE * memory_bytes, (used + memory_bytes) / 2):

@@ -36,7 +36,7 @@ class ByteSize(click.ParamType):  # type: ignore[type-arg]
 
 
 def _bounding_memory(context: click.Context, option: click.Parameter, memory_bytes: int | None) -> int | None:
-    """Before any other option is read: the process keeps little of what it frees."""
+    """Before any other option is read, and without a bound as well: the process gets its heap."""
     share_one_heap(memory_bytes)
     return memory_bytes
 
@@ -47,4 +47,4 @@ BOUND: dict[str, Any] = {
     "callback": _bounding_memory,
     "metavar": "SIZE",
 }
-"""What --memory takes, and what it does at once."""
+"""What --memory takes, and what it does at once, also where it is not given."""

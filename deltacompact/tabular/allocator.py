@@ -21,7 +21,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from deltacompact.base.one_heap import ARROW_CHOSEN_BY, SMALL_BYTES, set_malloc
+from deltacompact.base import one_heap
+from deltacompact.base.one_heap import ARROW_CHOSEN_BY, set_malloc
 
 _KEPT_MS = 10_000
 _KEPT_BOUNDED_MS = 0
@@ -29,6 +30,8 @@ _KEPT_BOUNDED_MS = 0
 
 _KEPT_BYTES, _KEPT_BLOCK_BYTES = 256 << 20, 64 << 20
 """Freed memory that malloc keeps at the end of its heap, and the largest block that comes from the heap."""
+_SMALL_BYTES = 1 << 30
+"""A memory bound of at least this leaves room for what each thread keeps."""
 _USUAL_BYTES, _USUAL_BLOCK_BYTES = 64 << 20, 32 << 20
 """The values that glibc itself reaches in a process that frees large blocks."""
 
@@ -39,7 +42,10 @@ _before: pa.MemoryPool | None = None
 
 def choose(memory_bytes: int | None = None) -> None:
     """Use jemalloc and keep freed memory until the process ends: for worker processes, which do nothing else."""
-    is_short = memory_bytes is not None and memory_bytes < SMALL_BYTES
+    if one_heap.is_shared():
+        one_heap.keep(memory_bytes)
+        return
+    is_short = memory_bytes is not None and memory_bytes < _SMALL_BYTES
     if _free_to_choose():
         pa.jemalloc_set_decay_ms(_KEPT_BOUNDED_MS if is_short else _KEPT_MS)
         pa.set_memory_pool(pa.jemalloc_memory_pool())

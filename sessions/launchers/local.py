@@ -26,6 +26,8 @@ from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
+from deltacompact.base import one_heap
+from deltacompact.base.children import environment_of_children
 from deltacompact.base.errors import StoreError
 from deltacompact.base.wording import one_line
 from sessions.base.exhaustion import exhausted
@@ -59,7 +61,8 @@ class LocalLauncher:
         logs.mkdir(parents=True, exist_ok=True)
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([*_PRELOADED, *preloaded])
-        forkserver.ensure_running()  # it imports while the first job run is planned
+        with environment_of_children(one_heap.ENVIRONMENT):
+            forkserver.ensure_running()  # it imports while the first job run is planned
         self._groups: dict[str, ForkServerProcess | GroupStatus] = {}
         self._dying: list[ForkServerProcess] = []
         self._lock = threading.Lock()

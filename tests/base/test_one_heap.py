@@ -1,4 +1,4 @@
-"""A program whose memory is bounded has one heap; a process of users has what it had."""
+"""A program of ours has one heap; a process of users has what it had."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from deltacompact.base.one_heap import ARROW_CHOSEN_BY, MALLOC_CHOSEN_BY, share_one_heap
+from deltacompact.base.one_heap import ARROW_CHOSEN_BY, ENVIRONMENT, MALLOC_CHOSEN_BY, share_one_heap
 
 pytestmark = pytest.mark.processes
 
@@ -18,7 +18,7 @@ HEAPS = """
 import ctypes, sys, threading
 from deltacompact.base.one_heap import share_one_heap
 {before}
-share_one_heap({memory_bytes})
+{share}
 import pyarrow
 done, held = threading.Event(), threading.Barrier(4)
 
@@ -41,35 +41,39 @@ print(pyarrow.default_memory_pool().backend_name, open(sys.argv[1]).read().count
 """Prints the pool of Arrow, and how many heaps three threads and the main thread have."""
 
 
-def pool_and_heaps(
-    path: os.PathLike[str], memory_bytes: int | None, before: str = "", **chosen: str
-) -> tuple[str, int]:
+def pool_and_heaps(path: os.PathLike[str], share: str, before: str = "", **chosen: str) -> tuple[str, int]:
     environment = {name: value for name, value in os.environ.items() if name not in CHOSEN_BY} | chosen
-    program = [sys.executable, "-c", HEAPS.format(memory_bytes=memory_bytes, before=before), os.fspath(path)]
+    program = [sys.executable, "-c", HEAPS.format(share=share, before=before), os.fspath(path)]
     said = subprocess.run(program, env=environment, capture_output=True, text=True, check=True).stdout
     pool, heaps = said.split()
     return pool, int(heaps)
 
 
+SHARE, SHARE_300_MIB = "share_one_heap(None)", "share_one_heap(300 << 20)"
+
+
 def test_threads_and_arrow_share_one_heap(tmp_path: os.PathLike[str]) -> None:
-    usual = pool_and_heaps(tmp_path / "usual", None)
+    usual = pool_and_heaps(tmp_path / "usual", "")
     assert usual[0] != "system" and usual[1] > 1
-    assert pool_and_heaps(tmp_path / "small", 300 << 20) == ("system", 1)
-    assert pool_and_heaps(tmp_path / "large", 2 << 30) == usual
-    assert pool_and_heaps(tmp_path / "late", 300 << 20, "import pyarrow") == usual
+    for share in (SHARE, SHARE_300_MIB, "share_one_heap(2 << 30)"):
+        assert pool_and_heaps(tmp_path / "ours", share) == ("system", 1)
+    assert pool_and_heaps(tmp_path / "late", SHARE, "import pyarrow") == usual
+    assert pool_and_heaps(tmp_path / "child", "", **ENVIRONMENT) == ("system", 1)
 
 
 def test_who_has_chosen_keeps_it(tmp_path: os.PathLike[str]) -> None:
-    usual, _ = pool_and_heaps(tmp_path / "usual", None)
-    assert pool_and_heaps(tmp_path / "pool", 300 << 20, **{ARROW_CHOSEN_BY: usual})[0] == usual
-    assert pool_and_heaps(tmp_path / "malloc", 300 << 20, LD_PRELOAD="")[0] == usual
-    assert pool_and_heaps(tmp_path / "heaps", 300 << 20, MALLOC_ARENA_MAX="3") == ("system", 3)
+    usual, _ = pool_and_heaps(tmp_path / "usual", "")
+    for share in (SHARE, SHARE_300_MIB):
+        assert pool_and_heaps(tmp_path / "pool", share, **{ARROW_CHOSEN_BY: usual})[0] == usual
+        assert pool_and_heaps(tmp_path / "malloc", share, LD_PRELOAD="")[0] == usual
+        assert pool_and_heaps(tmp_path / "heaps", share, MALLOC_ARENA_MAX="3") == ("system", 3)
 
 
 HOLES = """
 import os, time
 from deltacompact.base.one_heap import share_one_heap
-share_one_heap(300 << 20)
+from deltacompact.tabular.allocator import choose
+{share}
 page_bytes = os.sysconf("SC_PAGE_SIZE")
 resident = lambda: int(open("/proc/self/statm").read().split()[1]) * page_bytes >> 20
 blocks = [(b"x" * (1 << 20), b"y" * 2_000) for _ in range(300)]
@@ -84,9 +88,12 @@ print(full - resident())
 """Prints how many of 300 MiB came back that lie between small blocks, which stay."""
 
 
-def test_what_lies_between_kept_blocks_is_given_back() -> None:
-    environment = {name: value for name, value in os.environ.items() if name not in CHOSEN_BY}
-    said = subprocess.run([sys.executable, "-c", HOLES], env=environment, capture_output=True, text=True, check=True)
+@pytest.mark.parametrize(("share", "chosen"), [(SHARE_300_MIB, {}), ("choose(300 << 20)", ENVIRONMENT)])
+def test_what_lies_between_kept_blocks_is_given_back(share: str, chosen: dict[str, str]) -> None:
+    """A forked job run learns its bound when its heap is there already."""
+    environment = {name: value for name, value in os.environ.items() if name not in CHOSEN_BY} | chosen
+    program = [sys.executable, "-c", HOLES.format(share=share)]
+    said = subprocess.run(program, env=environment, capture_output=True, text=True, check=True)
     assert int(said.stdout) >= 250
 
 

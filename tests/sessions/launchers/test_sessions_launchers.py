@@ -15,6 +15,7 @@ from sessions_processes import until
 from small_groups import ended_well
 
 from deltacompact.base.errors import InputError
+from deltacompact.base.one_heap import ENVIRONMENT
 from sessions.cli.clusters import Clusters
 from sessions.launchers.kuberay import KubeRayLauncher
 from sessions.launchers.launcher import GroupState
@@ -93,10 +94,10 @@ import pandas
 from kube_groups import group
 from sessions.launchers.launcher import GroupState
 from sessions.launchers.local import LocalLauncher
-from small_groups import ended_well
+from small_groups import telling_its_heap
 
 if __name__ == "__main__":
-    launcher, spec = LocalLauncher(pathlib.Path(sys.argv[1]), ended_well), group("run-1.3.g2.1")
+    launcher, spec = LocalLauncher(pathlib.Path(sys.argv[1]), telling_its_heap), group("run-1.3.g2.1")
     launcher.launch(spec)
     while (told := launcher.status(spec.id)).state is GroupState.RUNNING:
         time.sleep(0.05)
@@ -106,13 +107,13 @@ if __name__ == "__main__":
 
 
 def test_a_program_of_somebody_else_that_imports_pandas_runs_groups(tmp_path: Path) -> None:
-    """A new process imports the program that started it."""
+    """A new process imports the program that started it, but has a heap of ours."""
     program = tmp_path / "embedding.py"
     program.write_text(EMBEDDING)
     here = Path(__file__).parent
     path = os.pathsep.join(map(str, (here, here.parents[1] / "support", here.parents[2])))
     command = [sys.executable, str(program), str(tmp_path / "logs")]
-    environment = os.environ | {"PYTHONPATH": path}
+    environment = {name: value for name, value in os.environ.items() if name not in ENVIRONMENT} | {"PYTHONPATH": path}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("0 run-1"), done.stdout
+    assert done.stdout.startswith("0 run-1 system 1"), done.stdout
