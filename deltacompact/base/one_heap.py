@@ -28,7 +28,9 @@ import time
 
 ARROW_CHOSEN_BY, _HEAPS_CHOSEN_BY = "ARROW_DEFAULT_MEMORY_POOL", "MALLOC_ARENA_MAX"
 MALLOC_CHOSEN_BY = ("GLIBC_TUNABLES", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "LD_PRELOAD")
-_ONE_HEAP = {ARROW_CHOSEN_BY: "system", _HEAPS_CHOSEN_BY: "1"}
+_HEAPS = max(1, (os.cpu_count() or 1) // 8)
+"""One, but on machines with many CPUs: there many threads would wait for each other."""
+_ONE_HEAP = {ARROW_CHOSEN_BY: "system", _HEAPS_CHOSEN_BY: str(_HEAPS)}
 ENVIRONMENT = {**_ONE_HEAP, "NUMPY_MADVISE_HUGEPAGE": "0"}
 """Of a process that shares one heap. Within a bound, NumPy is better off with huge pages."""
 _KEPT_BYTES, _BLOCK_BYTES = 1 << 30, 256 << 20
@@ -48,7 +50,7 @@ def share_one_heap(memory_bytes: int | None) -> None:
     """Use one heap in this process from now on, if nobody has chosen otherwise. `memory_bytes` bounds the process."""
     if "pyarrow" in sys.modules or ARROW_CHOSEN_BY in os.environ:
         return
-    if keep(memory_bytes, heaps=1):
+    if keep(memory_bytes, _HEAPS):
         for name, value in (ENVIRONMENT if memory_bytes is None else _ONE_HEAP).items():
             os.environ.setdefault(name, value)
 
