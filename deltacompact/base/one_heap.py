@@ -2,7 +2,7 @@
 
     2.3 GB of rows of 1 KB    allocators of their own            one heap for Arrow, NumPy and the kernels
     within 300 MB             6.9 CPU s, 4.1 in the OS           3.8 CPU s, 1.1 in the OS
-    without a bound           5.8 CPU s, 2.0 in the OS, 1 GB     5.4 CPU s, 1.1 in the OS, 0.66 GB
+    without a bound           5.8 CPU s, 2.0 in the OS, 1 GB     5.5 CPU s, 1.1 in the OS, 0.66 GB
 
 The operating system clears each page that it hands out, so what is freed should be used again. By default Arrow has its
 own allocator, and each thread a heap. Where all share one heap, a thread uses what another has freed. NumPy's huge

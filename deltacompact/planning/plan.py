@@ -273,7 +273,7 @@ class CompactionPlan:
         peak = sizing.peak_task_bytes(*sizes, self._remote_bytes)
         return max(peak, sizing.TASK_BASE_BYTES + sizing.RUN_COPIES * self._sorted_bytes) if self.clusters else peak
 
-    @property
+    @cached_property
     def cluster_peak_bytes(self) -> int:
         """The same on a cluster: there each task holds the rows that it routes itself, until it hands them over."""
         if not self.routed_bytes:
@@ -286,8 +286,9 @@ class CompactionPlan:
         """Decoded bytes of the rows that a task holds while it routes them, at most."""
         capacity, (rows, decoded) = self.capacity, self._rows_and_bytes
         memory, limits = capacity.memory_per_task_bytes, self.options.limits
-        each = sizing.held_rows(rows, decoded, capacity.slots, memory, limits)
-        return min(self.routed_bytes, math.ceil(each * decoded / max(1, rows)))
+        row_bytes = decoded / max(1, rows)
+        each = sizing.held_rows(rows, row_bytes, capacity.slots, memory, limits)
+        return min(self.routed_bytes, math.ceil(each * row_bytes))
 
     @property
     def run_bytes(self) -> int:

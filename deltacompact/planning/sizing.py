@@ -307,12 +307,12 @@ def load_bytes(cells: int, row_bytes: float, run_bytes: int) -> int:
 
 def routed_rows(rows: int, slots: int, limits: Limits) -> int:
     """Most rows that a task sends to their cells: about two tasks for each slot."""
-    return max(limits.task_rows_min, math.ceil(rows / (2 * slots)))
+    return max(limits.task_rows_min, math.ceil(rows / max(1, 2 * slots)))
 
 
-def held_rows(rows: int, decoded_bytes: float, slots: int, memory_per_task_bytes: int, limits: Limits) -> int:
-    """The same, if the rows stay in memory: the task holds them until it hands them over."""
-    fitting = int(memory_per_task_bytes * HELD_SHARE_OF_MEMORY * rows / max(1.0, decoded_bytes))
+def held_rows(rows: int, row_bytes: float, slots: int, memory_per_task_bytes: int, limits: Limits) -> int:
+    """The same, if the task holds them until it hands them over. `row_bytes`: of a decoded row."""
+    fitting = int(memory_per_task_bytes * HELD_SHARE_OF_MEMORY / max(1.0, row_bytes))
     return max(1, min(routed_rows(rows, slots, limits), fitting))
 
 

@@ -142,7 +142,7 @@ class CellRouting:
         """Send the rows of each group to their cells. They stay in memory if the plan says so and they fit."""
         bench, plan, leaves = self.bench, self.bench.plan, parts_of_leaves(self.planted.tree, self.parts)
         slots, memory, limits = bench.executor.capacity.slots, plan.capacity.memory_per_task_bytes, plan.options.limits
-        held_each = sizing.held_rows(self.rows, self.decoded_bytes, slots, memory, limits)
+        held_each = sizing.held_rows(self.rows, self._row_bytes, slots, memory, limits)
         values = (math.ceil(self.rows / held_each) + len(ranges)) * len(leaves)
         is_held = self.decoded_bytes <= plan.routed_bytes and values <= sizing.HELD_VALUES_MAX
         rows_each = held_each if is_held else sizing.routed_rows(self.rows, slots, limits)
@@ -163,8 +163,11 @@ class CellRouting:
     @property
     def _load_bytes(self) -> int:
         """The bytes of a load whose rows stay in memory."""
-        row_bytes = self.decoded_bytes / max(1, self.rows)
-        return sizing.load_bytes(self.planted.tree.cells, row_bytes, self.bench.plan.run_bytes)
+        return sizing.load_bytes(self.planted.tree.cells, self._row_bytes, self.bench.plan.run_bytes)
+
+    @property
+    def _row_bytes(self) -> float:
+        return self.decoded_bytes / max(1, self.rows)
 
     def _submit(self, shared: Handle, live: LiveRanges) -> SubmittedTask:
         bench, paths = self.bench, self.bench.paths("index", ".exchange.arrow")

@@ -9,7 +9,8 @@
 The operating system clears each page that it hands out. A new process decoded, filtered and encoded two row groups of
 32 MiB in 0.5 to 0.9 s with mimalloc and in 0.2 s with jemalloc. A first compaction of 16 M rows took 7.3 CPU seconds,
 3.9 of them in the OS; with kept memory 4.2 and 1.3, at the same peak. By default, jemalloc returns freed pages after a
-second, which is too soon for a row group. An allocator that the user has chosen stays.
+second, which is too soon for a row group. An allocator that the user has chosen stays. So
+does the one heap with which programs of ours begin (base/one_heap.py).
 """
 
 from __future__ import annotations

@@ -470,16 +470,7 @@ def test_rollback_and_restatement_are_followed(orders):
 
 
 def test_a_table_made_anew_shows_no_partition_of_the_dropped_one(by_day):
-    for day in ("a", "b"):
-        by_day.append([{"id": 1}], day=day)
-    by_day.compact()
-    by_day.publish()
-    by_day.catalog.stop_publishing(T)
-    by_day.catalog.drop_table(T)
-    by_day.catalog.create_table(T, ["day"], ["id"])
-    by_day.append([{"id": 2}], day="b")
-    by_day.compact()
-    by_day.publish()
+    by_day.publish_days_and_drop_one()
     assert by_day.shown() == by_day.compacted() == [{"day": "b", "id": 2}]
 
 

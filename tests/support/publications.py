@@ -95,6 +95,19 @@ class Publications:
     def publish(self) -> Any:
         return self.catalog.publish(T, self.uri)
 
+    def publish_days_and_drop_one(self) -> None:
+        """Publish days a and b, drop the table, and publish one of its name that has day b alone."""
+        for day in ("a", "b"):
+            self.append([{"id": 1}], day=day)
+        self.compact()
+        self.publish()
+        self.catalog.stop_publishing(T)
+        self.catalog.drop_table(T)
+        self.catalog.create_table(T, ["day"], ["id"])
+        self.append([{"id": 2}], day="b")
+        self.compact()
+        self.publish()
+
     def shown(self) -> list[dict[str, Any]]:
         """The rows that PyIceberg reads, without nulls."""
         return plain(self.lake.rows(f"ns.{T}"))

@@ -40,8 +40,6 @@ from deltacompact.tabular.row_groups import WriteOptions
 
 DECODED_TIMES = 8
 """Before anything is read, a stored byte is expected to become at most so many decoded ones."""
-TASK_SHARE = 0.25
-"""The share of a task's memory for the rows that it reads and keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +162,10 @@ class Clusterer:
 
     def _route_tasks(self, routing: _RoutedShare) -> Iterator[RouteTask]:
         share = routing.share
-        per_task = max(self.limits.task_rows_min, math.ceil(share.rows / max(1, self.tasks.slots * 2)))
-        fitting = self.tasks.executor.capacity.memory_per_task_bytes * TASK_SHARE / max(1.0, routing.row_bytes)
+        memory = self.tasks.executor.capacity.memory_per_task_bytes
+        each = sizing.held_rows(share.rows, routing.row_bytes, self.tasks.slots, memory, self.limits)
         starts = tuple(accumulate((part.cells for part in routing.parts), initial=0))
-        for task, slices in enumerate(in_slices(share.slices, max(1, min(per_task, int(fitting))))):
+        for task, slices in enumerate(in_slices(share.slices, each)):
             live, path = share.live(slices, share.columns, self.limits), f"{self.folder}routed-{share.name}-{task}"
             yield RouteTask(live, self.by, routing.layout, starts, path, self.run_bytes)
 
