@@ -36,6 +36,7 @@ from deltacompact.storage.fetched_file import open_fetched
 from deltacompact.storage.first_answer import ANSWERED, FIRST_ANSWER_S, bounded, first_send
 from deltacompact.storage.objects import Fetched, ObjectStat, Tagged, refuse_overwriting
 from deltacompact.storage.s3_access import (
+    EXPIRED_CODES,
     REQUESTS_AT_ONCE,
     SET_THEM,
     Access,
@@ -57,7 +58,6 @@ _PROBED: set[tuple[str | None, str]] = set()
 _PROBING = threading.RLock()
 
 _LOG = logging.getLogger("deltacompact")
-_EXPIRED = ("ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired")
 _ELSEWHERE = ("PermanentRedirect", "AuthorizationHeaderMalformed", "TemporaryRedirect", "301", "307")
 """S3's answers for a bucket of another region. boto3 sends the request there."""
 
@@ -463,7 +463,7 @@ class S3Store:
                 raise NotFoundError(f"{uri} does not exist") from error
             if code == "InvalidObjectState":
                 raise InputError(f"{uri} is archived by S3 and cannot be read: restore it first ({code})") from error
-            if code in _EXPIRED:
+            if code in EXPIRED_CODES:
                 _SHARED.clear()
                 raise CredentialsError(f"{uri}: S3 refused access: the credentials have expired ({code})") from error
             if code in ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch"):

@@ -24,6 +24,9 @@ REQUESTS_AT_ONCE = 32
 _KNOWN_FOR = timedelta(minutes=25)
 """botocore looks for other credentials in the last 15 minutes. A role's last for 15 at least."""
 
+EXPIRED_CODES = ("ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired")
+"""How services of AWS say that credentials have expired."""
+
 SET_THEM = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role"
 
 

@@ -28,7 +28,7 @@ from typing import Any
 from deltacompact.base.errors import CredentialsError, InputError, StoreError
 from deltacompact.base.wording import one_line
 from deltacompact.storage.opening import uri_parts
-from deltacompact.storage.s3_access import aws_client
+from deltacompact.storage.s3_access import EXPIRED_CODES, aws_client
 from sessions.base.clock import StoreClock
 from sessions.queues.queue import VISIBILITY_S, DeadLetter, DeadReason, Depth, Message
 
@@ -46,7 +46,6 @@ _HOST = re.compile(r"sqs\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?")
 _GROUP = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,./:;<=>?@\[\\\]^_`{|}~-]{1,128}")
 _UNKNOWN = ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist", "InvalidAddress")
 _REFUSED = ("AccessDenied", "AccessDeniedException", "InvalidClientTokenId", "SignatureDoesNotMatch")
-_EXPIRED = ("ExpiredToken", "ExpiredTokenException", "RequestExpired")
 _LOG = logging.getLogger("sessions")
 
 
@@ -241,7 +240,7 @@ class SqsQueue:
             code = str(error.response.get("Error", {}).get("Code", "unknown"))
             if code in _UNKNOWN:
                 raise InputError(f"queue {queue} does not exist") from error
-            if code in _EXPIRED:
+            if code in EXPIRED_CODES:
                 raise CredentialsError(
                     f"queue {queue}: SQS refused access: the credentials have expired ({code})"
                 ) from error

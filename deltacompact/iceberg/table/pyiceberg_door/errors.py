@@ -42,6 +42,7 @@ from pyiceberg.exceptions import (
 
 from deltacompact.base.errors import ConflictError, CredentialsError, DeltaCompactError, InputError, StoreError
 from deltacompact.base.wording import text_of
+from deltacompact.storage.s3_access import EXPIRED_CODES
 
 _INVALID = (400, 405, 406, 413, 422)
 _BAD_PROPERTY = "Could not parse table property"
@@ -68,7 +69,7 @@ class CommitUnansweredError(StoreError):
 
 
 _AWS_REFUSALS: dict[str, type[InputError]] = {
-    **dict.fromkeys(("ExpiredToken", "ExpiredTokenException", "RequestExpired"), CredentialsError),
+    **dict.fromkeys(EXPIRED_CODES, CredentialsError),
     **dict.fromkeys(("AccessDenied", "AccessDeniedException"), InputError),
     **dict.fromkeys(("InvalidSignatureException", "UnrecognizedClientException"), InputError),
     **dict.fromkeys(("InvalidInputException", "ResourceNumberLimitExceededException"), CommitRefusedError),
