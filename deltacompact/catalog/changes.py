@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Unpack
 
-from deltacompact.base.expect import user_call
+from deltacompact.base.user_calls import user_call
 from deltacompact.catalog.opening import is_iceberg_catalog
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
-from deltacompact.base.expect import users_calls
 from deltacompact.base.model import CATALOG_VARIABLE, Readers, SchemaMode, SortKey
 from deltacompact.base.notebooks import UsersWords
+from deltacompact.base.user_calls import users_calls
 from deltacompact.catalog.delta_stream_calls import DeltaStreamCalls
 from deltacompact.catalog.delta_stream_table import DeltaStreamTable
 from deltacompact.storage.opening import open_store

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from deltacompact.base import expect
 from deltacompact.base.events import EventSink, no_sink
-from deltacompact.base.expect import users_calls
 from deltacompact.base.notebooks import UsersWords
 from deltacompact.base.settings import Settings
+from deltacompact.base.user_calls import users_calls
 from deltacompact.catalog.iceberg_calls import IcebergCalls
 from deltacompact.catalog.iceberg_table import IcebergCatalogTable
 from deltacompact.iceberg.table import pyiceberg_door

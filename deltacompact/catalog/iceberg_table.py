@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 from deltacompact.base import expect
 from deltacompact.base.events import EventSink, fan_out
-from deltacompact.base.expect import users_calls
 from deltacompact.base.notebooks import UsersWords
 from deltacompact.base.settings import Settings
+from deltacompact.base.user_calls import users_calls
 
 if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     from pathlib import Path

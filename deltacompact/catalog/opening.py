@@ -12,8 +12,8 @@ import sys
 from typing import TYPE_CHECKING, Any, overload
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.expect import user_call
 from deltacompact.base.model import CATALOG_VARIABLE, ICEBERG
+from deltacompact.base.user_calls import user_call
 
 if TYPE_CHECKING:  # each kind is imported when it is opened, and PyIceberg takes a second
     from typing_extensions import TypeIs

@@ -22,10 +22,10 @@ import numpy as np
 
 from deltacompact.base import expect
 from deltacompact.base.errors import ConflictError, CorruptionError, InputError, NotFoundError
-from deltacompact.base.expect import user_call
 from deltacompact.base.model import Commit, DataFile, Delta, ObjectRef, Partition
 from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.base.settings import DEFAULTS
+from deltacompact.base.user_calls import user_call
 from deltacompact.delta_streams.log.entries import Carried, Compacted, Entry, Opened, Retracted, TakenOut
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.paths import TablePaths

@@ -18,9 +18,9 @@ from typing import Any
 
 from deltacompact.base import expect
 from deltacompact.base.errors import ConflictError, InputError
-from deltacompact.base.expect import user_call
 from deltacompact.base.model import Partition
 from deltacompact.base.moments import moment_at, spelled
+from deltacompact.base.user_calls import user_call
 from deltacompact.base.wording import counted
 from deltacompact.delta_streams.appending.blocking import examined, measuring
 from deltacompact.delta_streams.log.entries import Carried, Compacted, Entry, IndexReplaced, Opened, Retracted

@@ -20,10 +20,10 @@ import numpy as np
 from deltacompact import _kernels
 from deltacompact.base import expect
 from deltacompact.base.errors import ConflictError, CorruptionError, InputError
-from deltacompact.base.expect import user_call
 from deltacompact.base.model import Partition
 from deltacompact.base.partitions import all_done, side_by_side
 from deltacompact.base.settings import DEFAULTS, HASH_BUCKETS_MAX, Options, at_least
+from deltacompact.base.user_calls import user_call
 from deltacompact.base.wording import counted, one_line
 from deltacompact.delta_streams.appending.advice import with_advice
 from deltacompact.delta_streams.appending.blocking import examined, fold

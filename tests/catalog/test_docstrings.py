@@ -17,7 +17,7 @@ from iceberg_lake import Lake
 
 import deltacompact
 from deltacompact import DeltaStreamCatalog, DeltaStreamTable, IcebergCatalog, IcebergCatalogTable
-from deltacompact.base.expect import arguments_of
+from deltacompact.base.user_calls import arguments_of
 
 FUNCTIONS = [
     *(deltacompact.compact, deltacompact.open_catalog, deltacompact.check, deltacompact.vacuum, deltacompact.changes),

@@ -26,7 +26,7 @@ from deltacompact import (
     Thresholds,
     cli,
 )
-from deltacompact.base.expect import arguments_of
+from deltacompact.base.user_calls import arguments_of
 from deltacompact.storage.memory import MemoryStore
 
 STREAMS = [

@@ -33,10 +33,10 @@ from typing import Any
 
 from deltacompact.base import expect
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
-from deltacompact.base.expect import user_call
 from deltacompact.base.model import Partition
 from deltacompact.base.notebooks import UsersWords
 from deltacompact.base.partitions import all_done
+from deltacompact.base.user_calls import user_call
 from deltacompact.base.wording import counted, size
 from deltacompact.delta_streams.log.log import StreamLog
 from deltacompact.delta_streams.paths import TablePaths
