@@ -15,7 +15,7 @@ import pytest
 
 from deltacompact import InputError, Settings, compact, open_catalog
 from deltacompact.base.model import Partition
-from deltacompact.delta_streams.appending import stream_writer
+from deltacompact.delta_streams.appending import source_files
 from deltacompact.maintenance.check import check
 from deltacompact.storage.local import LocalStore
 from deltacompact.tabular import stamps
@@ -152,13 +152,13 @@ def test_a_file_that_is_written_to_while_it_is_appended_by_reference_is_refused(
 
 def growing(monkeypatch, grow):
     """The source is written to after it was looked at and before it is copied."""
-    original = stream_writer.copy_into
+    original = source_files.copy_into
 
     def copy_into(*arguments):
         grow()
         return original(*arguments)
 
-    monkeypatch.setattr(stream_writer, "copy_into", copy_into)
+    monkeypatch.setattr(source_files, "copy_into", copy_into)
 
 
 def test_a_copy_is_described_by_what_was_copied(tmp_path, catalog, monkeypatch):

@@ -191,14 +191,14 @@ def test_an_index_that_pandas_wrote_is_refused_in_csv_and_parquet(tmp_path):
 
 def test_a_column_without_a_name_that_the_table_has_already_stays(monkeypatch):
     """Release 0.1 took it; the producer must not break."""
-    from deltacompact.delta_streams.appending import stream_writer
+    from deltacompact.delta_streams.appending import stream_fit
 
     catalog, table = DeltaStreamCatalog(MemoryStore()), pa.table({"id": [1], "Unnamed: 0": [0]})
     catalog.create_table("t", ["day"], ["id"])
     with pytest.raises(SchemaError, match="'Unnamed: 0' is an index"):
         catalog.append("t", table, {"day": "mon"})
     with monkeypatch.context() as patch:
-        patch.setattr(stream_writer, "check_names", lambda *_: None)
+        patch.setattr(stream_fit, "check_names", lambda *_: None)
         catalog.append("t", table, {"day": "mon"})
     catalog.append("t", table, {"day": "mon"})
     compact("t", delta_catalog_client=catalog, settings=LOCAL)

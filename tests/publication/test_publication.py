@@ -25,7 +25,7 @@ from deltacompact.base.errors import (
     StoreError,
 )
 from deltacompact.catalog.mirror import mirror
-from deltacompact.delta_streams.appending.stream_writer import StreamWriter
+from deltacompact.delta_streams.appending.stream_fit import StreamFit
 from deltacompact.delta_streams.versions import rollback, versions
 from deltacompact.iceberg.commit.patience import Patience
 from deltacompact.iceberg.table.content_files import Content
@@ -329,7 +329,7 @@ def test_columns_are_added_and_widened(orders):
 def append_as_before(monkeypatch, orders, rows, **partition):
     """As a release appended them that did not ask whether the published table could show them."""
     with monkeypatch.context() as patch:
-        patch.setattr(StreamWriter, "_check_published", lambda *_: None)
+        patch.setattr(StreamFit, "check_published", lambda *_: None)
         orders.append(rows, **partition)
 
 

@@ -23,7 +23,7 @@ from deltacompact import cli
 from deltacompact.base.errors import CorruptionError, InputError, SchemaError
 from deltacompact.base.limits import Limits
 from deltacompact.delta_streams.appending.other_partitions import OtherPartitions
-from deltacompact.delta_streams.appending.stream_writer import StreamWriter
+from deltacompact.delta_streams.appending.stream_fit import StreamFit
 from deltacompact.delta_streams.versions import rollback
 from deltacompact.maintenance.vacuum.vacuum import vacuum
 
@@ -263,7 +263,7 @@ def test_a_type_that_delta_cannot_have_stops_the_publication_and_not_the_compact
         with pytest.raises(SchemaError, match=why):
             orders.append(pa.table({"id": [40], name: pa.array([1], type_)}))
     with monkeypatch.context() as patch:  # a release that did not ask
-        patch.setattr(StreamWriter, "_check_published", lambda *_: None)
+        patch.setattr(StreamFit, "check_published", lambda *_: None)
         orders.append(pa.table({"id": [40], "bad": pa.array([1], pa.uint8())}))
     result = orders.compact()
     assert "column 'bad' is an uint8" in str(result.publication.error)

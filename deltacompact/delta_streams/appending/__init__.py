@@ -1,6 +1,8 @@
 """Appending: rows or files become a delta at the end of a stream.
 
 stream_writer     data first, then the entry; start here
+stream_fit        whether files may be added to a stream
+source_files      users' files, inspected and copied         written_files    not named by a log yet
 changes           change events, and rows of many partitions
 incoming          rows from any library that speaks Arrow
 sources           files that a command line names

@@ -36,6 +36,7 @@ from deltacompact.change_events.source_tables import SourceTable
 from deltacompact.delta_streams.appending.incoming import incoming, rows_of
 from deltacompact.delta_streams.appending.known_partitions import KnownPartitions, known_partitions
 from deltacompact.delta_streams.appending.sources import canonical_name
+from deltacompact.delta_streams.appending.stream_fit import StreamFit
 from deltacompact.delta_streams.appending.stream_writer import CommitTerms, StreamWriter
 from deltacompact.storage.certain_put import telling_interrupts
 from deltacompact.storage.identity import is_uri
@@ -263,13 +264,13 @@ class ChangesWriter:
     def _known_types(self) -> pa.Schema:
         """The types for the columns of text files: those of the partition, or of the table's last partition."""
         if not self._options.routed:
-            return self._writer_of(self._partition({})).known_types()
+            return self._writer_of(self._partition({})).fit.known_types()
         return self._known_of_table().columns
 
     def _known_of_table(self) -> KnownPartitions:
         if self._known is None:
-            writer = StreamWriter(self._catalog, self._table.table_id, Partition())
-            self._known = known_partitions(writer, self._options.routed)
+            fit = StreamFit(self._catalog, self._table.table_id, Partition())
+            self._known = known_partitions(fit, self._options.routed)
         return self._known
 
     # Writing

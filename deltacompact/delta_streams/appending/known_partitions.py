@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from deltacompact.base.model import ContentType, DataFile
 from deltacompact.change_events.routes import Routes
-from deltacompact.delta_streams.appending.stream_writer import StreamWriter
+from deltacompact.delta_streams.appending.stream_fit import StreamFit
 from deltacompact.tabular import schemas
 
 _PARTITIONS_ASKED = 8
@@ -45,14 +45,14 @@ class KnownPartitions:
 NOTHING_KNOWN = KnownPartitions(pa.schema([]), Routes({}, {}), ())
 
 
-def known_partitions(writer: StreamWriter, routed: Sequence[str]) -> KnownPartitions:
-    """The table's partitions. `writer` is that of no partition."""
+def known_partitions(fit: StreamFit, routed: Sequence[str]) -> KnownPartitions:
+    """The table's partitions. `fit` is that of no partition."""
     if not routed:
         return NOTHING_KNOWN
-    partitions = writer.others.listed()
-    asked = (shape.rows for _, shape in writer.others.with_columns(partitions[:_PARTITIONS_ASKED]))
+    partitions = fit.others.listed()
+    asked = (shape.rows for _, shape in fit.others.with_columns(partitions[:_PARTITIONS_ASKED]))
     columns, types = pa.schema([]), dict[str, pa.DataType]()
-    for number, table in enumerate(chain(asked, [writer.declared_columns])):
+    for number, table in enumerate(chain(asked, [fit.declared_columns])):
         columns = columns if number else table
         for field in table:
             if field.name in routed and field.name not in types and not pa.types.is_null(field.type):
