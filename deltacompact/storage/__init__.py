@@ -3,6 +3,7 @@
 objects         the operations that every store has; start here         opening       which store a path or URI names
 local           files below a folder                                    memory        for tests
 s3              the same operations on S3
+s3_clients      one process's clients for a bucket                      s3_errors     boto3's and obstore's become ours
 s3_access       settings, credentials, clients of boto3                 s3_objects    requests by obstore
 s3_parts        a multipart upload                                      upload        sends a file while it is written
 fetched_file    reads ranges of a remote file ahead                     direct_file   writes past the page cache

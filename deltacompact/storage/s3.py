@@ -7,8 +7,7 @@ one object      obstore (s3_objects.py); boto3 where obstore cannot: keys that i
 a large file    a multipart upload (upload.py), completed at the end of the block, aborted if it fails; if the process
                 dies, a vacuum finds the upload
 random access   ranges of a file, several at a time: see fetched_file.py
-first request   must be answered within 9 seconds, credentials included (first_answer.py)
-settings        and credentials: s3_access.py
+clients         made once, renewed with their credentials: s3_clients.py; settings: s3_access.py; errors: s3_errors.py
 """
 
 from __future__ import annotations
@@ -22,33 +21,20 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import IO, Any, TypeVar, cast
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from deltacompact.base.errors import CredentialsError, DeltaCompactError, InputError, NotFoundError, StoreError
-from deltacompact.base.missing import importing
-from deltacompact.base.wording import text_of
+from deltacompact.base.errors import InputError, NotFoundError, StoreError
 from deltacompact.storage import s3_objects
 from deltacompact.storage.fetched_file import open_fetched
-from deltacompact.storage.first_answer import ANSWERED, FIRST_ANSWER_S, bounded, first_send
+from deltacompact.storage.first_answer import ANSWERED
 from deltacompact.storage.objects import Fetched, ObjectStat, Tagged, refuse_overwriting
-from deltacompact.storage.s3_access import (
-    EXPIRED_CODES,
-    REQUESTS_AT_ONCE,
-    SET_THEM,
-    Access,
-    S3Settings,
-    client_config,
-    resolved,
-    session_of,
-    static_credentials,
-)
-from deltacompact.storage.s3_objects import BACKOFF, BucketAccess, Objects, RequestFailed
+from deltacompact.storage.s3_access import REQUESTS_AT_ONCE, Access, S3Settings, resolved, static_credentials
+from deltacompact.storage.s3_clients import Clients, clients_of, forget
+from deltacompact.storage.s3_errors import as_ours, code_of
+from deltacompact.storage.s3_objects import Objects, RequestFailed
 from deltacompact.storage.s3_parts import S3Parts
-from deltacompact.storage.traffic import tell
 from deltacompact.storage.upload import Upload
 
 Answer = TypeVar("Answer")
@@ -57,36 +43,13 @@ _PROBED: set[tuple[str | None, str]] = set()
 """Endpoints and URIs of stores that refused to overwrite when this process tested them."""
 _PROBING = threading.RLock()
 
-_LOG = logging.getLogger("deltacompact")
 _ELSEWHERE = ("PermanentRedirect", "AuthorizationHeaderMalformed", "TemporaryRedirect", "301", "307")
 """S3's answers for a bucket of another region. boto3 sends the request there."""
-
-
-@dataclass(slots=True)
-class _Live:
-    """The clients of one process for one bucket. They are renewed before a role's credentials can expire."""
-
-    client: Any
-    objects: Objects
-    expires_s: float
-    process: int
-
-    @property
-    def is_fresh(self) -> bool:
-        return self.process == os.getpid() and time.monotonic() < self.expires_s
-
-
-_SHARED: dict[tuple[Access, str, frozenset[tuple[str, str]]], _Live] = {}
-"""The clients of this process, by access, bucket and environment: making them takes a quarter of a second of CPU.
-
-A catalog that is opened again, a table with files in its own bucket, and the tasks of a worker share them.
-"""
 
 
 class S3Store:
     """Objects in a bucket below a prefix."""
 
-    _CREDENTIALS_LAST_S = 600.0
     _TASK_ERRORS_RETRIED = 5
 
     def __init__(self, bucket: str, prefix: str, settings: S3Settings) -> None:
@@ -95,13 +58,13 @@ class S3Store:
         self.settings = resolved(settings)
         self.uri = f"s3://{bucket}/{self.prefix}"
         self._static = static_credentials(settings)
-        self._live: _Live | None = None
+        self._clients: Clients | None = None
         self._elsewhere = False
 
     def __getstate__(self) -> dict[str, Any]:
         # Clients cannot be pickled: every process builds its own. If the endpoint has answered the sender of the store,
         # its workers do not bound their first request.
-        return {**self.__dict__, "_live": None, "_answered": self.settings in ANSWERED}
+        return {**self.__dict__, "_clients": None, "_answered": self.settings in ANSWERED}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if state.pop("_answered"):
@@ -155,7 +118,7 @@ class S3Store:
                 )
                 return True
             except ClientError as error:
-                code = _code(error)
+                code = code_of(error)
                 # boto3 tries again if no answer comes: its first attempt may have put the object.
                 may_be_done |= error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0) > 0
                 if code == "PreconditionFailed":
@@ -192,7 +155,7 @@ class S3Store:
                 named = {"Bucket": self.bucket, "Key": self.prefix + path, "IfMatch": f'"{etag}"'}
                 return str(self.client.put_object(**named, Body=data, **self.encryption)["ETag"]).strip('"')
             except ClientError as error:
-                code = _code(error)
+                code = code_of(error)
                 repeated = error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0) > 0
                 if code in s3_objects.MISSING_CODES or (code == "PreconditionFailed" and not repeated):
                     return None
@@ -224,7 +187,7 @@ class S3Store:
         try:
             answer = self.client.get_object(**named, Range=wanted)
         except ClientError as error:
-            if _code(error) != "InvalidRange":
+            if code_of(error) != "InvalidRange":
                 raise
             head = self.client.head_object(**named)
             return Fetched(pa.py_buffer(b""), head["ContentLength"], head["ETag"].strip('"'))
@@ -378,109 +341,14 @@ class S3Store:
         able = self.settings in ANSWERED and not self._elsewhere and s3_objects.usable()
         return objects if able and s3_objects.can_name(self.prefix + path) else None
 
-    def _connected(self) -> _Live:
-        if (live := self._live) and live.is_fresh:
-            return live
-        known_by = self.access, self.bucket, frozenset(os.environ.items())  # boto3 finds credentials there
-        shared = _SHARED.get(known_by)
-        if shared is None or not shared.is_fresh:
-            with self.asking(""):
-                shared = _SHARED[known_by] = self._made()
-        self._live = shared
-        return shared
+    def _connected(self) -> Clients:
+        if self._clients is None or not self._clients.is_fresh:
+            self._clients = clients_of(self.access, self.bucket, self.uri)
+        return self._clients
 
-    def _made(self) -> _Live:
-        expires_s = time.monotonic() + self._CREDENTIALS_LAST_S
-        deadline_s = time.monotonic() + FIRST_ANSWER_S
-        may_ask_its_user = self.settings.profile or os.environ.get("AWS_PROFILE")
-        are_known = self._static and not self.settings.role_arn
-        if self.settings in ANSWERED or may_ask_its_user or are_known:
-            client, objects = self._clients()
-        else:
-            try:
-                client, objects = bounded(
-                    self._clients, deadline_s, f"connecting to {self.uri}: looking for AWS credentials"
-                )
-            except TimeoutError:
-                raise InputError(f"no AWS credentials for {self.uri} within {FIRST_ANSWER_S:g} s: {SET_THEM}") from None
-        client.meta.events.register("before-send.s3", functools.partial(self._send, client, deadline_s))
-        client.meta.events.register("needs-retry.s3", _heed_slow_down)
-        client.meta.events.register("before-sign.s3.UploadPart", _unsigned)
-        return _Live(client, objects, expires_s, os.getpid())
-
-    def _clients(self) -> tuple[Any, Objects]:
-        session = session_of(self.settings, self._static)
-        client = session.client("s3", config=client_config(self.settings), endpoint_url=self.settings.endpoint_url)
-        found = session.get_credentials()
-        if found is None:
-            raise InputError(f"no AWS credentials: {SET_THEM}")
-        frozen = found.get_frozen_credentials()
-        signed = client.generate_presigned_url("get_object", Params={"Bucket": self.bucket, "Key": "k"})
-        reach = BucketAccess(
-            url=signed.partition("?")[0].removesuffix("/k"),
-            region=client.meta.region_name or "us-east-1",
-            access_key=frozen.access_key,
-            secret_key=frozen.secret_key,
-            token=frozen.token,
-            kms_key_id=self.settings.kms_key_id,
-            ca_file=session._session.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE"),
-            max_attempts=self.settings.max_attempts,
-            timeout_s=self.settings.timeout_s,
-        )
-        return client, Objects(reach)
-
-    def _send(self, client: Any, deadline_s: float, request: Any, event_name: str, **_: Any) -> Any:
-        """Send the first request of a process with a deadline. None lets boto3 send later requests itself."""
-        if wait_s := BACKOFF.turn_s():
-            time.sleep(wait_s)
-        key = unquote(urlsplit(request.url).path).partition(f"{self.bucket}/")[2]
-        tell(event_name.rpartition(".")[2], key, int(request.headers.get("Content-Length") or 0))
-        if self.settings in ANSWERED:
-            return None
-        answer = first_send(client._endpoint.http_session.send, request, max(deadline_s, time.monotonic() + 3))
-        ANSWERED.add(self.settings)
-        return answer
-
-    @contextlib.contextmanager
-    def asking(self, path: str, uri: str | None = None) -> Iterator[None]:
-        """Turn errors of boto3 and obstore into ours, in one line, about the object at a path (or a URI)."""
-        with importing("botocore"):
-            import botocore.exceptions as aws
-
-        uri = uri or f"{self.uri}{path}"
-
-        try:
-            yield
-        except DeltaCompactError:
-            raise
-        except (aws.ClientError, RequestFailed) as error:
-            code = _code(error)
-            if code == "NoSuchBucket":
-                raise NotFoundError(f"bucket {self.bucket!r} does not exist") from error
-            if code == "PreconditionFailed":
-                raise InputError(f"{uri} changed while it was read") from error
-            if code in ("NoSuchKey", "404", "NotFound"):
-                raise NotFoundError(f"{uri} does not exist") from error
-            if code == "InvalidObjectState":
-                raise InputError(f"{uri} is archived by S3 and cannot be read: restore it first ({code})") from error
-            if code in EXPIRED_CODES:
-                _SHARED.clear()
-                raise CredentialsError(f"{uri}: S3 refused access: the credentials have expired ({code})") from error
-            if code in ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch"):
-                _SHARED.clear()  # stores that are opened from now on look for credentials anew
-                raise InputError(f"{uri}: S3 refused access ({code})") from error
-            if code == "ConditionalRequestConflict":
-                raise StoreError(f"{uri}: conditional put kept conflicting ({code})") from error
-            answered = "" if code == "NoAnswer" else f"S3 answered {code}: "
-            raise StoreError(f"{uri}: {answered}{text_of(error)}") from error
-        except (aws.CredentialRetrievalError, aws.TokenRetrievalError) as error:  # their source does not answer
-            raise CredentialsError(f"no AWS credentials for {self.uri}: {text_of(error)}") from error
-        except (aws.NoCredentialsError, aws.PartialCredentialsError) as error:
-            raise InputError(f"no AWS credentials for {self.uri}: {text_of(error)}") from error
-        except (aws.ProfileNotFound, aws.NoRegionError, aws.ParamValidationError, ValueError) as error:
-            raise InputError(f"{self.uri}: {text_of(error)}") from error
-        except (aws.BotoCoreError, aws.HTTPClientError) as error:
-            raise StoreError(f"{uri}: {text_of(error)}") from error
+    def asking(self, path: str, uri: str | None = None) -> contextlib.AbstractContextManager[None]:
+        """Turns errors of boto3 and obstore into ours, about the object at a path (or a URI)."""
+        return as_ours(uri or f"{self.uri}{path}", self.bucket, self.uri, forget)
 
 
 @functools.cache
@@ -497,20 +365,6 @@ def _uploading() -> ThreadPoolExecutor:
 
 for _threads in (_asking_threads, _uploading):  # a forked child has none of these threads
     os.register_at_fork(after_in_child=_threads.cache_clear)
-
-
-def _unsigned(request: Any, **_: Any) -> None:
-    """Called by boto3 before it signs a part. The bytes need no signature if the headers have their CRC-32."""
-    from botocore.config import Config
-
-    if "x-amz-checksum-crc32" in request.headers:
-        request.context["client_config"] = Config(s3={"payload_signing_enabled": False})
-
-
-def _heed_slow_down(response: Any, **_: Any) -> None:
-    """Called by boto3 after each attempt. Returning None leaves the decision to retry to boto3."""
-    if response is not None and response[0].status_code in (429, 503):
-        BACKOFF.throttled()
 
 
 def whole_bucket(bucket: str, access: Access | None) -> S3Store:
@@ -530,9 +384,3 @@ def _opened_bucket(bucket: str, access: Access) -> S3Store:
     store = S3Store(bucket, "", settings)
     store._static = static
     return store
-
-
-def _code(error: Any) -> str:
-    if isinstance(error, RequestFailed):
-        return error.code
-    return str(error.response.get("Error", {}).get("Code", "unknown"))

@@ -23,6 +23,7 @@ from deltacompact.base.errors import InputError, SchemaError, StoreError
 from deltacompact.base.limits import Limits
 from deltacompact.base.settings import Settings
 from deltacompact.storage import s3 as s3_store
+from deltacompact.storage import s3_clients
 
 pytestmark = pytest.mark.processes
 
@@ -203,21 +204,27 @@ def test_no_credentials_and_a_metadata_service_that_says_nothing(s3, black_hole,
     assert "credentials" in lines[-1] and "connecting" in lines[0] and len(lines) == 2
 
 
+def forget_answers(monkeypatch):
+    answered = set()
+    for module in (s3_store, s3_clients):
+        monkeypatch.setattr(module, "ANSWERED", answered)
+
+
 def test_after_the_first_answer_requests_are_patient(s3_catalog_uri, monkeypatch):
     from deltacompact.storage.opening import open_store
 
-    monkeypatch.setattr(s3_store, "ANSWERED", set())
+    forget_answers(monkeypatch)
     store = open_store(s3_catalog_uri)
     sent = []
-    send = s3_store.first_send
+    send = s3_clients.first_send
 
     def counted(*given):
         sent.append(given)
         return send(*given)
 
-    monkeypatch.setattr(s3_store, "first_send", counted)
+    monkeypatch.setattr(s3_clients, "first_send", counted)
     store.put("x", b"1")
     assert store.get("x") == b"1" and len(sent) == 1, "the first request alone is bounded, and it is no further one"
     travelled = pickle.loads(pickle.dumps(store))
-    monkeypatch.setattr(s3_store, "ANSWERED", set())
+    forget_answers(monkeypatch)
     assert pickle.loads(pickle.dumps(travelled)).get("x") == b"1"

@@ -23,7 +23,7 @@ from faulty_s3 import faulty_s3, first, timed
 
 import deltacompact
 from deltacompact.base.errors import InputError, StoreError
-from deltacompact.storage import retries, s3_access, s3_objects
+from deltacompact.storage import retries, s3_access, s3_clients, s3_objects
 from deltacompact.storage import s3 as s3_store
 from deltacompact.storage.objects import SWAP_PROBE, honours_if_match
 from deltacompact.storage.retries import Hedging, SharedBackoff
@@ -40,7 +40,7 @@ DATA = hashlib.sha256(b"seed").digest() * (1 << 17)  # 4 MiB
 def s3(s3_endpoint, s3_catalog_uri, monkeypatch):
     """A faulty S3 and a store behind it that has been answered, with a fresh memory of latencies and throttling."""
     monkeypatch.setattr(s3_objects, "BACKOFF", SharedBackoff())
-    monkeypatch.setattr(s3_store, "BACKOFF", s3_objects.BACKOFF)
+    monkeypatch.setattr(s3_clients, "BACKOFF", s3_objects.BACKOFF)
     monkeypatch.setattr(s3_objects, "HEDGING", Hedging())
     with faulty_s3(s3_endpoint) as s3:
         store = S3Store(s3_catalog_uri.split("/")[2], "tables", S3Settings(endpoint_url=s3.url, timeout_s=2))
@@ -52,8 +52,10 @@ def s3(s3_endpoint, s3_catalog_uri, monkeypatch):
 def reopen(store, monkeypatch, **settings):
     """The same store with other settings, whose endpoint has been answered before."""
     monkeypatch.setattr(store, "settings", S3Settings(**settings))
-    monkeypatch.setattr(store, "_live", None)
-    monkeypatch.setattr(s3_store, "ANSWERED", {store.settings})
+    monkeypatch.setattr(store, "_clients", None)
+    answered = {store.settings}
+    for module in (s3_store, s3_clients):
+        monkeypatch.setattr(module, "ANSWERED", answered)
 
 
 @contextlib.contextmanager
@@ -160,7 +162,7 @@ def test_a_conditional_put_knows_its_own_object_again(s3, fault):
 
 def test_the_first_put_of_a_process_knows_its_own_object_again(s3, monkeypatch):
     faulty, store = s3
-    monkeypatch.setattr(store, "_live", None)
+    monkeypatch.setattr(store, "_clients", None)
     faulty.fault = first("lost", method="PUT", key="slot")
     monkeypatch.setattr(s3_objects, "usable", lambda: False)  # boto3's way
     assert store.put_if_absent("slot", b"ours") is True
@@ -175,7 +177,7 @@ def test_a_swap_of_an_object_that_is_gone_is_refused_whatever_happens_to_its_fir
 ):
     faulty, store = s3
     if not has_obstore:
-        monkeypatch.setattr(store, "_live", None)
+        monkeypatch.setattr(store, "_clients", None)
         monkeypatch.setattr(s3_objects, "usable", lambda: False)
     faulty.fault = first(fault, method="PUT", key="slot")
     assert store.put_if_same("slot", b"ours", "0" * 32) is None
