@@ -8,7 +8,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import pytest
 from calls import calls
 from lake.lake import SMALL, Lake
 from lake.lake import rows as small_rows
+from stores import InterceptedStore, copy_of
 from tables import problems
 
 from deltacompact import DeltaStreamCatalog, InputError, Settings, StoreError, compact
@@ -411,6 +412,41 @@ def test_a_session_whose_files_a_vacuum_took_says_that_it_was_fenced_off() -> No
             fenced += seen["fenced"]
             lake.reader.verify()
         assert fenced
+
+
+class DeletesAllBut(InterceptedStore):
+    """A store that cannot delete one object. The others of that request go, as on S3."""
+
+    def __init__(self, inner: MemoryStore, spared: str) -> None:
+        super().__init__(inner, lambda kind, path, act: act())
+        self.spared = spared
+
+    def delete(self, paths: Iterable[str]) -> None:
+        gone = list(paths)
+        super().delete(path for path in gone if path != self.spared)
+        if self.spared in gone:
+            raise StoreError(f"deleting {self.spared} failed")
+
+
+def test_a_vacuum_that_dies_halfway_leaves_whole_logs_which_the_next_one_deletes() -> None:
+    store = MemoryStore()
+    DeltaStreamCatalog(store).create_table("t", (), ["k"])
+    for key in range(2):
+        DeltaStreamCatalog(store).append("t", rows(key))
+        (chosen,) = compact("t", delta_catalog_client=DeltaStreamCatalog(store), settings=LOCAL).sessions
+    lost = {path: store.get(path) for path in store._objects if f"/{chosen.version}/" in path}
+    other = str(chosen.version)[:-32] + "7e" * 16
+    for path, data in lost.items():
+        store.put(path.replace(str(chosen.version), other), data)
+    entries = sorted(path for path in store._objects if f"/stream/{other}/" in path)
+    assert len(entries) > 1
+    for spared in entries:
+        copy = copy_of(store)
+        with pytest.raises(StoreError, match=spared):
+            cleaned(DeletesAllBut(copy, spared))
+        cleaned(copy, 5)
+        assert not [path for path in copy._objects if other in path]
+        assert keys(DeltaStreamCatalog(copy)) == [0, 1]
 
 
 def test_what_was_put_in_the_tick_of_the_vacuum_is_as_old_as_no_age() -> None:

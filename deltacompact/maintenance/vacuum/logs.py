@@ -1,13 +1,14 @@
 """Garbage among the logs: logs of attempts that lost, and checkpoints that newer ones replace.
 
 stream/4-a1/…          the seal of 3-77… leads to it                          stays for ever
-stream/4-b2/…          the seal of 3-77… leads elsewhere, 4 days old          deleted, its first entry last
+stream/4-b2/…          the seal of 3-77… leads elsewhere, 4 days old          deleted, one entry after the other
 checkpoints/0/…0100    there is …0200                                         deleted
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import zip_longest
 
 from deltacompact.delta_streams.log.objects import LogObjects
 from deltacompact.maintenance.vacuum.chain import Chain
@@ -25,18 +26,22 @@ def attempts(listing: StreamListing, evidence: Evidence, chain: Chain) -> dict[s
     return {version: log for version, log in found.items() if version not in chain.tails}
 
 
-def unreached_logs(objects: LogObjects, listing: StreamListing, evidence: Evidence, chain: Chain) -> list[ObjectStat]:
+def unreached_logs(
+    objects: LogObjects, listing: StreamListing, evidence: Evidence, chain: Chain
+) -> list[tuple[ObjectStat, ...]]:
     """Old logs of attempts that lost: the seal of their parent names another successor.
 
-    The first entry is deleted last: it names the parent, so if this vacuum dies halfway, the next still finds the log.
+    Each tuple has the last entries that are left, to be deleted in a request of its own: a store may delete some
+    objects of a request, and not the others. So a vacuum that dies halfway leaves no hole in a log. The first entry
+    goes last, because it names the parent: the next vacuum still finds the log.
     """
     sealed = chain.sealed.keys() - {chain.active.version}
-    return [
-        stat
+    logs = [
+        sorted(log, key=lambda stat: stat.path, reverse=True)
         for version, log in attempts(listing, evidence, chain).items()
         if all(map(listing.is_old, log)) and (opened := objects.opened(version)) and opened.parent in sealed
-        for stat in sorted(log, key=lambda stat: stat.path, reverse=True)
     ]
+    return [tuple(filter(None, entries)) for entries in zip_longest(*logs)]
 
 
 def superseded_checkpoints(listing: StreamListing, evidence: Evidence, chain: Collection[str]) -> list[ObjectStat]:

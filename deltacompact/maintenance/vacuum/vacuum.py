@@ -196,12 +196,15 @@ class _Vacuum:
             held = self._held.names()
             old = [stat for stat in old if file_name(stat.path) not in held]
         doubtful = [stat for stat in old if stat.modified_s > trusted_s]
-        garbage = [
-            *(stat for stat in old if stat.modified_s <= trusted_s),
+        requests = [
+            (
+                *(stat for stat in old if stat.modified_s <= trusted_s),
+                *superseded_checkpoints(listing, evidence, chain.tails.keys()),
+                *self._held.replaced_bookmarks(self._old_s),
+            ),
             *unreached_logs(log.objects, listing, evidence, chain),
-            *superseded_checkpoints(listing, evidence, chain.tails.keys()),
-            *self._held.replaced_bookmarks(self._old_s),
         ]
+        garbage = [stat for stats in requests for stat in stats]
         begun = self._unfinished()
         gone = {stat.path for stat in garbage}
         active = stream_files(chain.active)
@@ -217,7 +220,8 @@ class _Vacuum:
             dry_run=dry_run,
         )
         if not dry_run:
-            self._store.delete([stat.path for stat in garbage])
+            for stats in requests:
+                self._store.delete([stat.path for stat in stats])
             discard(self._store, begun)
             full_s = mark.full_s if mark and chain.past else self._now_s
             with contextlib.suppress(Exception):  # without it, the next vacuum reads more
