@@ -9,6 +9,8 @@ bad input              the error                one line, exit 2; with --json al
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import errno
 import gc
 import os
@@ -54,6 +56,8 @@ class Program:
 
     def main(self, context: object = None) -> None:
         """The entry point of the process: `run` with its arguments."""
+        ended: list[int] = []
+        atexit.register(_end, ended)  # the first to be registered is the last to run
         open_closed_streams()
         forgo_pandas()
         gc.set_threshold(GARBAGE_AFTER)
@@ -69,6 +73,7 @@ class Program:
             _write_nowhere()
             self._say(f"what this command says could not be written: {error.strerror or one_line(error)}")
             status = 1
+        ended.append(status)
         sys.exit(status)
 
     def run(self, arguments: Sequence[str], context: object = None) -> int:
@@ -115,6 +120,19 @@ class Program:
 
     def _say(self, text: str) -> None:
         click.secho(printable(f"{self.name}: {text}"), file=sys.stderr, fg="red")
+
+
+def _end(ended: list[int]) -> None:
+    """End the process with the status in the list, if there is one.
+
+    Python would free its objects first. An Arrow thread that drops one of them meanwhile, such as the bytes of a CSV
+    file, is unwound through code of C++, which ends the process with SIGABRT and status 134.
+    """
+    if ended:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        os._exit(ended[0])
 
 
 def _is_of_stdout(error: Exception) -> bool:

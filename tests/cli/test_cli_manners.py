@@ -46,6 +46,32 @@ def process_of(*options, **environment):
 # Scripts
 
 
+PROGRAM = """
+import atexit, os, sys, threading
+import click
+from deltacompact.base.errors import InputError
+from deltacompact.cli.program import Program
+
+class Held:
+    def __del__(self, write=os.write):
+        write(2, b"torn down")
+
+@click.command()
+def command():
+    sys.modules["held"] = Held()
+    atexit.register(lambda: sys.stdout.write("at exit "))
+    threading.Timer(0.0, lambda: print("said", end=" ")).start()
+    raise InputError("bad")
+
+Program("program", command, "").main()
+"""
+
+
+def test_a_command_ends_with_its_status_before_python_is_torn_down():
+    """A thread of Arrow that drops a Python object then ends the process with status 134."""
+    assert process_of("-c", PROGRAM) == (2, b"said at exit ", b"program: bad\n")
+
+
 def test_every_command_has_json_and_an_example():
     for name in COMMANDS:
         command = cli.cli.get_command(None, name)
