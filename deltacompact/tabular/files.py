@@ -229,9 +229,11 @@ class FileReader:
 
     @property
     def _in_dictionaries(self) -> list[str]:
-        """Columns with texts in dictionaries, by the log: a compacted file says that it holds the texts."""
-        wanted = ((name, self.file.schema.field(name).type) for name in self._wanted)
-        return [name for name, type_ in wanted if pa.types.is_dictionary(type_) and schemas.is_string(type_.value_type)]
+        """The file's own names of columns with texts in dictionaries, by the log: a compacted file says that it holds
+        the texts."""
+        types = [(name, self.file.schema.field(name).type) for name in self._wanted]
+        found = [name for name, type_ in types if pa.types.is_dictionary(type_) and schemas.is_string(type_.value_type)]
+        return field_ids.stored_names(self.file, found)
 
     @property
     def _rows(self) -> tuple[int, int]:

@@ -150,6 +150,18 @@ def test_files_of_other_writers_are_read_in_the_types_of_the_table(lake):
     assert output_rows(lake) == [expected] * len(writers)
 
 
+def test_texts_in_dictionaries_are_found_under_the_names_of_today(lake):
+    """Pandas writes categories so. A delete by key reads the column by its id, the rewrite by its new name."""
+    mapped(lake, Schema(NestedField(1, "id", LongType()), NestedField(2, "kind", StringType())))
+    rows = pa.table({"id": [1, 2, 3], "kind": pa.array(["a", "b", None]).dictionary_encode()})
+    adopted(lake, lambda path: pq.write_table(rows, path), 0)
+    with lake.catalog.load_table(T).update_schema() as change:
+        change.rename_column("kind", "sort")
+    lake.delete_by_key(T, {"sort": ["b"]})
+    assert lake.rewrite(T, rewrite_all=True).dead_by_key == 1
+    assert sorted(map(str, output_rows(lake))) == ["{'id': 1, 'sort': 'a'}", "{'id': 3, 'sort': None}"]
+
+
 def test_moments_of_old_writers_may_lie_in_any_year(lake):
     """INT96: nanoseconds would end in 2262, and 9999-12-31 is what many tables have for "never"."""
     mapped(lake, Schema(NestedField(1, "at", TimestamptzType())))
