@@ -40,6 +40,7 @@ def files(lake) -> set[Path]:
     [
         ({"partition-specs": ZORDER}, "partition field 'z' of Iceberg table 'ns.t' has an unknown transform"),
         ({"properties": {"commit.retry.num-retries": "many"}}, "commit.retry.num-retries 'many', which is not a whole"),
+        ({"properties": {"encryption.key-id": "k"}}, "Iceberg table 'ns.t' is encrypted (encryption.key-id)"),
         ({"format-version": 4}, ".metadata.json cannot be read: Input tag '4'"),
         ({"default-spec-id": 7}, ".metadata.json cannot be read: default-spec-id 7 can't be found"),
     ],

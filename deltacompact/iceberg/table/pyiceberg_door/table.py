@@ -41,6 +41,8 @@ from deltacompact.iceberg.table.pyiceberg_door.where import files_that_may_match
 from deltacompact.iceberg.table.unknown_types import with_stored_types
 from deltacompact.storage.objects import ObjectStore
 
+ENCRYPTION_KEY = "encryption.key-id"
+"""The table property that names the key of an encrypted table. Manifest lists are encrypted then, too."""
 SILENT_S = 30.0
 """How long we ask again if the catalog does not answer any more."""
 
@@ -57,7 +59,7 @@ class IcebergTable:
         """The current table (rule 26: never from a metadata file that was pinned before).
 
         `former`: the same table, loaded before; it comes back if the catalog still has its metadata file. Raises
-        NotFoundError, and InputError for a table whose metadata a commit would damage.
+        NotFoundError, and InputError for a table that is encrypted, or whose metadata a commit would damage.
         """
         check_behaviour()
         if "." not in table_id.strip("."):
@@ -84,6 +86,10 @@ class IcebergTable:
         if former is not None and table is former._table and former._is_as_loaded:
             return former
         table.catalog = catalog
+        if table.metadata.properties.get(ENCRYPTION_KEY):
+            raise InputError(
+                f"Iceberg table {table_id!r} is encrypted ({ENCRYPTION_KEY}): deltacompact writes plain files"
+            )
         refuse_unknown_transforms(table_id, table.metadata)
         if table.metadata.format_version >= 3:
             check_version_3(table_id, table)
