@@ -11,6 +11,7 @@ import contextlib
 import logging
 import math
 import os
+import signal
 import socket
 import threading
 import time
@@ -294,12 +295,26 @@ def _connect(settings: Settings) -> bool:
             started["object_store_memory"] = settings.object_store_bytes
     joins = started["address"] != "local"
     try:
-        with environment_of_children({} if joins else WORKER_ENVIRONMENT):
+        with environment_of_children({} if joins else WORKER_ENVIRONMENT), _same_end():
             ray.init(log_to_driver=False, logging_level=logging.ERROR, configure_logging=True, **started)
     except (ConnectionError, ValueError, RuntimeError) as error:
         where = f"at {address}" if joins else "on this machine"
         raise InputError(f"no Ray cluster {where}: {text_of(error)[:200]}") from error
     return not joins
+
+
+@contextlib.contextmanager
+def _same_end() -> Iterator[None]:
+    """Let SIGTERM end this process as before: Ray sets a handler of its own, which exits with status 15.
+
+    If nobody has a handler, Ray's stays: it ends a cluster that was started here.
+    """
+    former = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if callable(former) and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, former)
 
 
 def _await_answer(address: str, limits: Limits) -> None:

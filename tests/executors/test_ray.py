@@ -336,6 +336,24 @@ def test_a_cluster_that_somebody_left_here_is_not_joined(small_store):
     assert_sound(catalog, expected["few"], "few")
 
 
+@pytest.mark.parametrize(
+    ("former", "ends_by"), [(signal.default_int_handler, KeyboardInterrupt), (signal.SIG_DFL, SystemExit)]
+)
+def test_sigterm_ends_a_process_on_ray_as_before(monkeypatch, request, former, ends_by):
+    """The handler of Ray exits with status 15. The command line takes that for a closed pipe, and ended with 0."""
+    import ray
+
+    from deltacompact.executors.ray import _connect
+
+    before = signal.signal(signal.SIGTERM, former)
+    request.addfinalizer(lambda: signal.signal(signal.SIGTERM, before))
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", lambda **_: signal.signal(signal.SIGTERM, lambda number, _: sys.exit(number)))
+    assert _connect(Settings(ray_address="local"))
+    with pytest.raises(ends_by):
+        signal.raise_signal(signal.SIGTERM)
+
+
 def test_entries_that_exceed_the_object_store_are_folded_in_rounds(small_store, capsys):
     catalog, expected, sessions = small_store
     session = sessions["rounds"]
