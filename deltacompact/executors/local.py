@@ -17,6 +17,7 @@ from deltacompact.base.settings import Settings
 from deltacompact.executors.executor import Handle, SubmittedTask, TaskStats
 from deltacompact.executors.measure import run_measured
 from deltacompact.planning.plan import Capacity
+from deltacompact.storage import throttle
 from deltacompact.storage.throttle import Pace
 
 
@@ -134,6 +135,7 @@ class LocalExecutor:
 
     def stop(self) -> None:
         self._stopped.set()
+        throttle.stop(self.pace)
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 

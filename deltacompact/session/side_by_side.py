@@ -39,7 +39,11 @@ def run_side_by_side(
     """
     several = sum(run.claim is not None for run in runs) > 1 and sum(room.sessions for room in room_of.values()) > 1
     if at_once == 1 or not several:
-        return [run.work() for run in runs]
+        try:
+            return [run.work() for run in runs]
+        except BaseException:
+            stop()
+            raise
     queues: dict[Lane, deque[tuple[int, Claim]]] = {lane: deque() for lane in room_of}
     threads = ThreadPoolExecutor(len(runs), "deltacompact-session")
     running: dict[Future[T], tuple[int, Claim]] = {}

@@ -62,11 +62,15 @@ def paced(store: ObjectStore, pace: Pace) -> ObjectStore:
 
 
 class Allowance:
-    """A rate (None: no cap). `take` sleeps until the rate has covered all amounts taken so far."""
+    """A rate (None: no cap). `take` sleeps until the rate has covered all amounts taken so far.
+
+    After `stop`, it raises KeyboardInterrupt where it would sleep.
+    """
 
     def __init__(self, per_s: float | None) -> None:
         self._per_s = per_s
         self._lock = threading.Lock()
+        self._stopped = threading.Event()
         self._free_at = time.monotonic() - BURST_S
 
     def take(self, amount: float) -> None:
@@ -76,14 +80,24 @@ class Allowance:
             now = time.monotonic()
             self._free_at = max(self._free_at, now - BURST_S) + amount / self._per_s
             wait_s = self._free_at - now
-        if wait_s > 0:
-            time.sleep(wait_s)
+        if wait_s > 0 and self._stopped.wait(min(wait_s, threading.TIMEOUT_MAX)):
+            raise KeyboardInterrupt
+
+    def stop(self) -> None:
+        self._stopped.set()
 
 
 @functools.lru_cache(maxsize=16)
 def _allowances(pace: Pace) -> tuple[Allowance, Allowance, Allowance]:
     """This process's allowances for reads, writes and requests. Its tasks share them."""
     return Allowance(pace.read_bytes_per_s), Allowance(pace.write_bytes_per_s), Allowance(pace.requests_per_s)
+
+
+def stop(pace: Pace) -> None:
+    """Let the tasks of this process that wait for this pace end. Later ones begin with new allowances."""
+    for allowance in _allowances(pace):
+        allowance.stop()
+    _allowances.cache_clear()
 
 
 class PacedStore:

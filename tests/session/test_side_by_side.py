@@ -397,6 +397,16 @@ def test_a_stopped_executor_ends_its_sessions() -> None:
             list(executor.finish(tasks))
 
 
+def test_a_single_session_that_is_interrupted_stops_its_executor() -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    stops: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        run_side_by_side([ClaimedRun(None, interrupted)], {Lane.POOL: ALL}, lambda: stops.append("stopped"))
+    assert stops == ["stopped"]
+
+
 def test_each_sink_has_a_lock_of_its_own() -> None:
     inside, seen = threading.Barrier(2, timeout=5), []
 

@@ -145,3 +145,20 @@ def test_ray_runs_as_many_tasks_as_are_allowed(ray_cluster: str) -> None:
 def test_limits_of_nothing_are_refused(name: str) -> None:
     with pytest.raises(InputError, match=name):
         Settings(**{name: 0})  # type: ignore[arg-type]
+
+
+def test_a_task_that_waits_for_its_pace_ends_with_its_executor() -> None:
+    settings, begun = Settings(executor="local", local_threads=2, requests_per_s=1e-300), threading.Event()
+    executor = LocalExecutor(settings)
+    store = paced(MemoryStore(), executor.pace)
+
+    def work() -> tuple[None]:
+        begun.set()
+        store.put("x", b"1")
+        return (None,)
+
+    task = executor.submit(work)
+    begun.wait()
+    executor.stop()
+    with pytest.raises(KeyboardInterrupt):
+        executor.get(task.stats)
