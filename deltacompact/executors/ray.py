@@ -312,6 +312,10 @@ def _same_end() -> Iterator[None]:
     former = signal.getsignal(signal.SIGTERM)
     try:
         yield
+    except SystemExit:  # it came meanwhile
+        if callable(former):
+            former(signal.SIGTERM, None)
+        raise
     finally:
         if callable(former) and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, former)

@@ -352,6 +352,9 @@ def test_sigterm_ends_a_process_on_ray_as_before(monkeypatch, request, former, e
     assert _connect(Settings(ray_address="local"))
     with pytest.raises(ends_by):
         signal.raise_signal(signal.SIGTERM)
+    monkeypatch.setattr(ray, "init", lambda **_: sys.exit(signal.SIGTERM))  # it came while Ray started
+    with pytest.raises(ends_by):
+        _connect(Settings(ray_address="local"))
 
 
 def test_entries_that_exceed_the_object_store_are_folded_in_rounds(small_store, capsys):
