@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from deltacompact.base import one_heap
 from deltacompact.base.errors import DeltaCompactError
 from deltacompact.base.events import SessionFinished, logger
 from deltacompact.base.model import Partition, null_keys
@@ -183,6 +184,10 @@ def result_of(
     decided, counts, outputs = session.plan, published.counts, published.outputs
     snapshot, measured = decided.input, session.measured
     base_files = len(snapshot.base.files) if snapshot.base and snapshot.owned else 0
+    is_here = executor.name == "local"
+    planned_bytes = decided.planned_process_bytes(
+        executor.tasks_per_process, holds=is_here, has_one_heap=not is_here or one_heap.is_shared()
+    )
     seconds = sum(measured.seconds.values())
     return SessionResult(
         partition=dict(snapshot.partition.values),
@@ -210,7 +215,7 @@ def result_of(
         seconds={stage: round(value, 3) for stage, value in measured.seconds.items()},
         cpu_seconds={stage: round(value, 3) for stage, value in measured.cpu_seconds.items()},
         scheduling_share=measured.scheduling_seconds / seconds if seconds else 0.0,
-        planned_peak_bytes=decided.planned_process_bytes(executor.tasks_per_process, executor.name == "local"),
+        planned_peak_bytes=planned_bytes,
         measured_peak_bytes=measured.peak_task_bytes,
         spilled_bytes=spilled_bytes,
         decisions=tuple(

@@ -394,14 +394,18 @@ class CompactionPlan:
         memory = self.capacity.memory_per_task_bytes
         return sizing.pointer_groups(self.pointed_rows, self.hash_bucket_count, memory)
 
-    def planned_process_bytes(self, tasks: int, holds: bool = False) -> int:
-        """Memory of a process that runs this number of tasks side by side. `holds`: it also keeps what tasks hand to
-        each other, without the copy of the entries that is inside the tasks and their results.
+    def planned_process_bytes(self, tasks: int, holds: bool = False, has_one_heap: bool = True) -> int:
+        """Memory of a process that runs this number of tasks side by side.
+
+        holds           it also keeps what tasks hand to each other, without the copy of the entries that is inside the
+                        tasks and their results
+        has_one_heap    no heap keeps what another could use
         """
         inside = (self.round_rows + tasks * min(self.task_rows, self.round_rows)) * self.encoding.entry_bytes
         held = max(0, self.planned_held_bytes - inside) if holds else 0
         peak = self.planned_peak_bytes if holds else self.cluster_peak_bytes
-        planned = sizing.TASK_BASE_BYTES + tasks * (peak - sizing.TASK_BASE_BYTES) + held
+        taken = tasks * (peak - sizing.TASK_BASE_BYTES)
+        planned = sizing.TASK_BASE_BYTES + int(taken if has_one_heap else taken * sizing.KEPT_BY_HEAPS) + held
         bound = self.options.memory_bytes
         if bound is None:
             return planned

@@ -16,7 +16,7 @@ from deltacompact.executors.local import LocalExecutor
 from deltacompact.iceberg.marks.finding import KEY_BYTES, Sizes
 from deltacompact.planning.lanes import Claim, Lane
 from deltacompact.planning.plan import Capacity
-from deltacompact.planning.sizing import EXCHANGE_BYTES, TASK_BASE_BYTES
+from deltacompact.planning.sizing import EXCHANGE_BYTES, KEPT_BY_HEAPS, TASK_BASE_BYTES
 from deltacompact.planning.within_memory import MEMORY_BYTES_MIN, within_memory
 
 GIB = 1 << 30
@@ -88,6 +88,7 @@ def test_a_process_holds_what_tasks_hand_over_but_for_the_entries_that_are_insid
     own, entries = plan.planned_peak_bytes - TASK_BASE_BYTES, 4_000_000 * 32
     assert plan.planned_process_bytes(1) == TASK_BASE_BYTES + own
     assert plan.planned_process_bytes(3) == TASK_BASE_BYTES + 3 * own
+    assert plan.planned_process_bytes(3, has_one_heap=False) == TASK_BASE_BYTES + int(3 * own * KEPT_BY_HEAPS)
     assert plan.planned_held_bytes == 2 * entries + 4_000_000 * EXCHANGE_BYTES
     inside = [entries + tasks * plan.task_rows * 32 for tasks in (1, 3)]
     held = [plan.planned_process_bytes(tasks, holds=True) - plan.planned_process_bytes(tasks) for tasks in (1, 3)]
