@@ -12,6 +12,7 @@ driver.
 from __future__ import annotations
 
 import pickle
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from operator import is_
@@ -71,6 +72,7 @@ class SimulatedExecutor:
     name = "simulated"
     tasks_per_process = 1
     pace = Pace()
+    stopped = threading.Event()
 
     def __init__(
         self, capacity: Capacity, tasks: SimulatedTasks, trouble: Trouble, seed: int = 1, charged: bool = True,

@@ -9,6 +9,7 @@ executor.share(pointers)                                        one value for ma
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -61,6 +62,8 @@ class Executor(Protocol):
     """How many tasks run in one process and share its measured memory."""
     pace: Pace
     """The rate limits of each process on the store."""
+    stopped: threading.Event
+    """Set by `stop`."""
 
     @property
     def capacity(self) -> Capacity: ...

@@ -17,7 +17,6 @@ from deltacompact.base.settings import Settings
 from deltacompact.executors.executor import Handle, SubmittedTask, TaskStats
 from deltacompact.executors.measure import run_measured
 from deltacompact.planning.plan import Capacity
-from deltacompact.storage import throttle
 from deltacompact.storage.throttle import Pace
 
 
@@ -85,7 +84,7 @@ class LocalExecutor:
         )
         self.tasks_per_process = inline or threads
         self.pace = Pace.of(settings, processes)
-        self._stopped = threading.Event()
+        self.stopped = threading.Event()
 
     @property
     def capacity(self) -> Capacity:
@@ -134,13 +133,12 @@ class LocalExecutor:
         return value
 
     def stop(self) -> None:
-        self._stopped.set()
-        throttle.stop(self.pace)
+        self.stopped.set()
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _check_not_stopped(self) -> None:
-        if self._stopped.is_set():
+        if self.stopped.is_set():
             raise KeyboardInterrupt
 
     def spilled_bytes(self) -> int | None:

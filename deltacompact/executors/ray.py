@@ -76,7 +76,7 @@ class RayExecutor:
         self._nodes = list(nodes)
         slots = self._capacity.slots
         self.pace = Pace.of(settings, slots + beside)
-        self._stopped = threading.Event()
+        self.stopped = threading.Event()
         if started_here:
             # Do not wait: new workers import what tasks need while the driver reads logs and plans.
             self._warmed = [_warm.remote() for _ in range(slots)]
@@ -136,7 +136,7 @@ class RayExecutor:
         """As `Cluster.wait`. Raises KeyboardInterrupt once the sessions have been told to end."""
         ready: list[Handle]
         ready, rest = ray.wait(handles, num_returns=count, timeout=timeout_s)
-        if self._stopped.is_set():
+        if self.stopped.is_set():
             raise KeyboardInterrupt
         if ready and rest:
             ready += ray.wait(rest, num_returns=len(rest), timeout=0)[0]
@@ -168,7 +168,7 @@ class RayExecutor:
         return ray.put(value)
 
     def stop(self) -> None:
-        self._stopped.set()
+        self.stopped.set()
 
     def spilled_bytes(self) -> int | None:
         """Bytes spilled on all nodes; None: Ray does not say. Only a private call of Ray tells it."""

@@ -75,7 +75,7 @@ class CompactionSession:
             ports.target,
             ports.workspace,
             ports.store,
-            paced(ports.store, executor.pace),
+            paced(ports.store, executor.pace, executor.stopped),
         )
 
     @property

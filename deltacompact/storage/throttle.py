@@ -54,67 +54,69 @@ def _part(cap: float | None, factor: float) -> float | None:
     return None if cap is None else cap * factor
 
 
-def paced(store: ObjectStore, pace: Pace) -> ObjectStore:
-    """The store, throttled to a pace, for tasks."""
+def paced(store: ObjectStore, pace: Pace, stopped: threading.Event | None = None) -> ObjectStore:
+    """The store, throttled to a pace, for tasks.
+
+    Once `stopped` is set, what waits for the pace in this process raises KeyboardInterrupt.
+    """
     if pace.is_free:
         return store
-    return PacedRemote(store, pace) if isinstance(store, Fetches) else PacedStore(store, pace)
+    return (PacedRemote if isinstance(store, Fetches) else PacedStore)(store, pace, stopped or threading.Event())
 
 
-class Allowance:
-    """A rate (None: no cap). `take` sleeps until the rate has covered all amounts taken so far.
-
-    After `stop`, it raises KeyboardInterrupt where it would sleep.
-    """
+class Rate:
+    """A rate (None: no cap), and how far it is used up."""
 
     def __init__(self, per_s: float | None) -> None:
         self._per_s = per_s
         self._lock = threading.Lock()
-        self._stopped = threading.Event()
         self._free_at = time.monotonic() - BURST_S
 
-    def take(self, amount: float) -> None:
+    def take(self, amount: float) -> float:
+        """Seconds until the rate has covered all amounts taken so far. Not positive: it has."""
         if self._per_s is None or amount <= 0:
-            return
+            return 0.0
         with self._lock:
             now = time.monotonic()
             self._free_at = max(self._free_at, now - BURST_S) + amount / self._per_s
-            wait_s = self._free_at - now
-        if wait_s > 0 and self._stopped.wait(min(wait_s, threading.TIMEOUT_MAX)):
-            raise KeyboardInterrupt
+            return self._free_at - now
 
-    def stop(self) -> None:
-        self._stopped.set()
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """A rate that this process's tasks share, and what ends a wait for it."""
+
+    rate: Rate
+    stopped: threading.Event
+
+    def take(self, amount: float) -> None:
+        """Sleep until the rate covers the amount, too. Raises KeyboardInterrupt if `stopped` is set meanwhile."""
+        if (wait_s := self.rate.take(amount)) > 0 and self.stopped.wait(min(wait_s, threading.TIMEOUT_MAX)):
+            raise KeyboardInterrupt
 
 
 @functools.lru_cache(maxsize=16)
-def _allowances(pace: Pace) -> tuple[Allowance, Allowance, Allowance]:
-    """This process's allowances for reads, writes and requests. Its tasks share them."""
-    return Allowance(pace.read_bytes_per_s), Allowance(pace.write_bytes_per_s), Allowance(pace.requests_per_s)
-
-
-def stop(pace: Pace) -> None:
-    """Let the tasks of this process that wait for this pace end. Later ones begin with new allowances."""
-    for allowance in _allowances(pace):
-        allowance.stop()
-    _allowances.cache_clear()
+def _rates(pace: Pace) -> tuple[Rate, Rate, Rate]:
+    """This process's rates of reads, writes and requests. Its tasks share them."""
+    return Rate(pace.read_bytes_per_s), Rate(pace.write_bytes_per_s), Rate(pace.requests_per_s)
 
 
 class PacedStore:
     """A store that keeps within one process's pace."""
 
-    def __init__(self, store: ObjectStore, pace: Pace) -> None:
+    def __init__(self, store: ObjectStore, pace: Pace, stopped: threading.Event) -> None:
         self.uri = store.uri
         self._store = store
         self._pace = pace
-        self._reads, self._writes, self._requests = _allowances(pace)
+        self._stopped = stopped
+        self._reads, self._writes, self._requests = (Allowance(rate, stopped) for rate in _rates(pace))
 
     def alike(self, store: ObjectStore) -> ObjectStore:
         """The other store, throttled by the same allowances."""
-        return paced(store, self._pace)
+        return paced(store, self._pace, self._stopped)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._store, self._pace)
+        return paced, (self._store, self._pace)  # who ends the tasks of another process ends that process
 
     def __getattr__(self, name: str) -> Any:
         """Takes other attributes (root, settings) from the store itself."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from deltacompact import DeltaStreamCatalog, InputError, Settings, compact
+from deltacompact.executors.executor import SubmittedTask
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
@@ -147,18 +148,28 @@ def test_limits_of_nothing_are_refused(name: str) -> None:
         Settings(**{name: 0})  # type: ignore[arg-type]
 
 
-def test_a_task_that_waits_for_its_pace_ends_with_its_executor() -> None:
-    settings, begun = Settings(executor="local", local_threads=2, requests_per_s=1e-300), threading.Event()
-    executor = LocalExecutor(settings)
-    store = paced(MemoryStore(), executor.pace)
+def test_a_task_that_waits_for_its_pace_ends_with_its_executor_and_with_no_other() -> None:
+    """Two compactions of one process have the same pace."""
 
-    def work() -> tuple[None]:
-        begun.set()
-        store.put("x", b"1")
-        return (None,)
+    def waiting(executor: LocalExecutor) -> SubmittedTask:
+        store, begun = paced(MemoryStore(), executor.pace, executor.stopped), threading.Event()
 
-    task = executor.submit(work)
-    begun.wait()
-    executor.stop()
+        def work() -> tuple[None]:
+            begun.set()
+            store.put("x", b"1")
+            return (None,)
+
+        task = executor.submit(work)
+        begun.wait()
+        return task
+
+    settings = Settings(executor="local", local_threads=2, requests_per_s=1e-300)
+    executors = LocalExecutor(settings), LocalExecutor(settings)
+    ended, going_on = map(waiting, executors)
+    executors[0].stop()
     with pytest.raises(KeyboardInterrupt):
-        executor.get(task.stats)
+        executors[0].get(ended.stats)
+    assert not going_on.stats.task.future.done()
+    executors[1].stop()
+    with pytest.raises(KeyboardInterrupt):
+        executors[1].get(going_on.stats)
