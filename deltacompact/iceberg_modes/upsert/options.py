@@ -51,8 +51,8 @@ class UpsertOptions:
         "sort-columns",
         SortKeys(),
         (),
-        "the columns that say which of two rows with one sequence number is newer: the one with the greater value, or "
-        "the smaller one after `desc`: `updated,version desc`; null is the oldest",
+        "the columns that say which of two rows with one sequence number is newer: by the greater value, or the "
+        "smaller after `desc`: `updated,version desc`; null is the oldest; at most 32 bytes",
         says="none",
     )
     operation_column: str | None = option(
@@ -80,7 +80,7 @@ class UpsertOptions:
         "trust-row-order",
         FLAG,
         False,
-        "you know that later rows are newer in a file that replaced others, too; it orders no two files",
+        "you know that later rows are newer in a file that replaced others; it orders no two files",
     )
     key_index: bool | None = key_index_option()
     readable_by: str | None = marks_readable_by_option()
