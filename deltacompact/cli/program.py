@@ -66,7 +66,10 @@ class Program:
         try:
             status = self.run(sys.argv[1:], context)
             sys.stdout.flush()
-        except (BrokenPipeError, SystemExit):  # `| head` closed the pipe; click and rich turn that into SystemExit
+        except (BrokenPipeError, SystemExit) as stop:
+            # `| head` closed the pipe; click and rich turn that into SystemExit.
+            if isinstance(stop, SystemExit) and not isinstance(stop.__context__, BrokenPipeError):
+                raise
             _write_nowhere()
             status = 0
         except OSError as error:

@@ -72,6 +72,12 @@ def test_a_command_ends_with_its_status_before_python_is_torn_down():
     assert process_of("-c", PROGRAM) == (2, b"said at exit ", b"program: bad\n")
 
 
+def test_a_library_that_exits_is_no_closed_pipe():
+    """A signal handler of Ray's exited with 15, and the command ended with 0."""
+    exits = PROGRAM.replace('raise InputError("bad")', "sys.exit(15)")
+    assert process_of("-c", exits)[0] == 15
+
+
 def test_every_command_has_json_and_an_example():
     for name in COMMANDS:
         command = cli.cli.get_command(None, name)
