@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from deltacompact.base.model import INT64_MAX, Clustered, ContentType, DataFile, OperationType, TableKeys
+from deltacompact.base.model import INT64_MAX, Clustered, DataFile, OperationType, TableKeys
 from deltacompact.base.numbers import ChainFileNumber, DeltaFileNumber, Ordinal
 from deltacompact.base.settings import Options
 from deltacompact.index.keys import Encoding
@@ -29,9 +29,10 @@ from deltacompact.layout.cluster_by import ClusterColumn
 from deltacompact.layout.value_ranges import ValueRanges, stored_ranges
 from deltacompact.planning import sizing
 from deltacompact.planning.overlapping import LayoutBound, columns_of
+from deltacompact.planning.reader_memory import ReaderMemory
 from deltacompact.storage.identity import is_uri
 from deltacompact.table.ports import PartitionSnapshot
-from deltacompact.tabular import formats, schemas
+from deltacompact.tabular import column_types, schemas
 from deltacompact.tabular.row_groups import WriteOptions, cells_of
 
 
@@ -351,10 +352,7 @@ class CompactionPlan:
         a bounded memory."""
         slots, memory = self.capacity.slots, self.capacity.memory_per_task_bytes
         if self.options.memory_bytes is not None:
-            undivided = max(
-                (self._undivided_bytes(file, self._widest_row_bytes(file)) for file in self._filled), default=0
-            )
-            return sizing.bounded_places(slots, int(4 * undivided), memory)
+            return sizing.bounded_places(slots, 4 * self._reader.undivided(self._filled, assumed=True), memory)
         return sizing.task_places(slots, self.capacity.tasks_per_slot, self.planned_peak_bytes, memory)
 
     @property
@@ -414,62 +412,22 @@ class CompactionPlan:
     @cached_property
     def read_bytes(self) -> int:
         """The decoded bytes of a row group of the widest rows, and copies of one row if rows may be wide."""
-        return int(max(map(self._read_bytes, self._filled), default=0))
+        return self._reader.most(self._filled)
 
     @property
     def undivided_bytes(self) -> int:
         """The part of `read_bytes` that is held however little is read at once: copies of a wide row, and text."""
-        return int(max((self._undivided_bytes(file, file.widest_row_bytes or 0) for file in self._filled), default=0))
+        return self._reader.undivided(self._filled)
 
-    def _undivided_bytes(self, file: DataFile, widest_row_bytes: int) -> float:
-        return (
-            self._read_bytes(file) if file.content_type in formats.UNTYPED else widest_row_bytes * sizing.ROW_COPIES / 4
-        )
+    @property
+    def _reader(self) -> ReaderMemory:
+        has_any_width = any(column_types.is_variable(field.type) for field in self.schema)
+        return ReaderMemory(self.options.limits.reading.run_bytes, self.options.row_group_rows, has_any_width)
 
     @property
     def _filled(self) -> list[DataFile]:
         """The files with rows."""
         return [source.file for source in self.sources if source.file.rows]
-
-    def _read_bytes(self, file: DataFile) -> float:
-        """If nobody measured the widest row, it may fill a row group: then its copies are all that is held."""
-        held, copies = self._held_bytes(file), self._widest_row_bytes(file) * sizing.ROW_COPIES / 4
-        return max(held, copies) if file.widest_row_bytes is None else held + copies
-
-    def _held_bytes(self, file: DataFile) -> float:
-        """The decoded bytes of a file that a reader holds at once.
-
-        text                          read whole: held as text once, and decoded twice
-        small row groups              decoded together
-        a large Parquet row group     decoded bit by bit, but its pages may be large
-        the same, rows of any size    decoded in one batch, and held twice: as read, and as it waits to be written
-        unknown row groups            (logs of earlier releases) taken to have as many rows as ours, and four times the
-                                      stored size
-        """
-        run_bytes = self.options.limits.reading.run_bytes
-        decoded = file.decoded_bytes or 4 * file.bytes
-        if file.content_type in formats.UNTYPED:
-            return (decoded + file.bytes) * 3 / 4
-        if file.group_bytes is None:
-            share = min(1.0, self.options.row_group_rows / file.rows)
-            return max(4 * file.bytes * share, decoded * share, min(decoded, run_bytes))
-        if file.content_type is ContentType.PARQUET and file.group_bytes > run_bytes and not self._has_any_width:
-            return run_bytes + file.group_bytes / 4
-        at_rest = file.group_bytes / 2 if self._has_any_width else 0.0
-        return max(file.group_bytes, min(decoded, run_bytes)) + at_rest
-
-    @cached_property
-    def _has_any_width(self) -> bool:
-        """Whether rows may have any size."""
-        return any(schemas.is_variable(field.type) for field in self.schema)
-
-    def _widest_row_bytes(self, file: DataFile) -> int:
-        """Bytes of the widest row, at most, if rows may have any size: if unknown, those of a row group. Otherwise
-        0."""
-        if not self._has_any_width:
-            return 0
-        known = file.widest_row_bytes or file.group_bytes or file.decoded_bytes
-        return sizing.ROW_BYTES_MAX if known is None else min(sizing.ROW_BYTES_MAX, known)
 
     @property
     def planned_space_bytes(self) -> int:
