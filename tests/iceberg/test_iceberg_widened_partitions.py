@@ -22,7 +22,7 @@ from table_t import compact
 
 import deltacompact
 from deltacompact.base.errors import InputError
-from deltacompact.iceberg.table import manifests
+from deltacompact.iceberg.table import manifest_schemas
 from deltacompact.iceberg.table.content_files import SpecField
 from deltacompact.iceberg.table.partition_values import in_words
 from deltacompact.iceberg_modes.rewrite.plan_document import plan_from_json
@@ -192,7 +192,7 @@ def test_a_delete_applies_where_a_manifest_only_names_the_type_of_its_second_dec
     lake.create(T, schema, partition_spec=PartitionSpec(*fields))
     lake.append(T, [{"id": number, "p": Decimal("1.50"), "q": Decimal("-2.25")} for number in (1, 2)])
     with monkeypatch.context() as patch:
-        patch.setattr(manifests, "_defined_once", as_java_defines_types)
+        patch.setattr(manifest_schemas, "_defined_once", as_java_defines_types)
         lake.delete_by_key(T, {"id": [1]}, (150, -225))
     assert {entry.file.partition for entry in (*lake.state(T).data, *lake.state(T).deletes)} == {(150, -225)}
     maintain(lake)

@@ -19,6 +19,7 @@ from typing import Any
 from deltacompact.base.errors import InputError
 from deltacompact.iceberg.table import avro, locations, manifests
 from deltacompact.iceberg.table.content_files import Manifest, Spec
+from deltacompact.iceberg.table.manifest_schemas import partition_fields
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.partition_values import decimal_bytes, is_decimal, not_null
 from deltacompact.storage.objects import ObjectStore
@@ -59,7 +60,7 @@ def _stored_types(store: ObjectStore, listed: Iterable[Manifest]) -> Mapping[Fie
 
     with ThreadPoolExecutor(READS_AT_ONCE) as pool:
         for manifest, of_entries in pool.map(schema, listed):
-            for field in manifests.partition_fields(of_entries, manifest.path):
+            for field in partition_fields(of_entries, manifest.path):
                 if (type_ := not_null(field["type"])) != "null":
                     found[manifest.spec_id, int(field["field-id"])].append(type_)
     return found

@@ -25,7 +25,7 @@ from deltacompact.iceberg.table.content_files import (
     Spec,
     Status,
 )
-from deltacompact.iceberg.table.manifests import entry_schema
+from deltacompact.iceberg.table.manifest_schemas import entry_schema
 from deltacompact.iceberg.table.partition_values import avro_value, compared, is_decimal
 
 _FILE, _PARTITION, _ROWS, _FIRST_ROW_ID = 2, 102, 103, 142

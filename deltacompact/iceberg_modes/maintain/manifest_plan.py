@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltacompact.iceberg.table.content_files import Manifest, ManifestContent, Spec
-from deltacompact.iceberg.table.manifests import bound_value
+from deltacompact.iceberg.table.partition_summaries import bound_value
 
 SMALL = 0.75
 """A manifest below this share of the target is small."""

@@ -27,6 +27,7 @@ from deltacompact.iceberg.table.avro import Growing
 from deltacompact.iceberg.table.content_files import Manifest, ManifestContent, Spec
 from deltacompact.iceberg.table.manifests import ManifestTerms
 from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata
+from deltacompact.iceberg.table.partition_summaries import partition_summaries
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import READS_AT_ONCE, StateReader
 from deltacompact.iceberg_modes.maintain.encoded_entries import (
@@ -223,7 +224,7 @@ def _line(
         added_rows=0,
         existing_rows=sum(entry.rows for entry in entries),
         deleted_rows=0,
-        partitions=tuple(manifests.partition_summaries(spec, [entry.partition for entry in entries])),
+        partitions=tuple(partition_summaries(spec, [entry.partition for entry in entries])),
     )
 
 
