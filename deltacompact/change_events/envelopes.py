@@ -31,7 +31,7 @@ from deltacompact.change_events.formats import Envelope
 from deltacompact.change_events.partitions import check_fixed
 from deltacompact.change_events.source_tables import SourceTable
 from deltacompact.change_events.unavailable import check_available
-from deltacompact.tabular import schemas
+from deltacompact.tabular import column_types, schemas
 
 TOMBSTONE = "__tombstone__"
 """The field of what stands for a message `null`."""
@@ -219,7 +219,7 @@ class _MessageRows:
     def _alike(self, name: str, old: pa.ChunkedArray, new: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
         """The values of a field in old and new rows, in a type that holds both: a text may say 1 here and 1.5 there."""
         old, new = schemas.plain(old), schemas.plain(new)
-        type_ = schemas.widened(old.type, new.type)
+        type_ = column_types.widened(old.type, new.type)
         if type_ is None or pa.types.is_nested(type_):
             raise InputError(
                 f"{self._origin.name}: field {name!r} is {old.type} in {self._envelope.before!r} and {new.type} in "

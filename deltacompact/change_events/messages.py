@@ -25,7 +25,7 @@ from deltacompact.base.wording import text_of
 from deltacompact.change_events.envelopes import PAYLOAD, TOMBSTONE
 from deltacompact.change_events.events import Origin
 from deltacompact.change_events.formats import Envelope
-from deltacompact.tabular import schemas
+from deltacompact.tabular import column_types, schemas
 from deltacompact.tabular.inferred_numbers import inexact_row, refused
 from deltacompact.tabular.text_files import in_blocks, in_finer_units, parsed_type
 
@@ -149,9 +149,9 @@ def _typed(field: pa.Field, envelope: Envelope, known: pa.Schema, times: Set[str
     """A field of messages; one that holds rows with the stream's types, or as it was said. `times` may be times."""
     if field.name not in (envelope.before, envelope.after) or not pa.types.is_struct(field.type):
         return field
-    types = {name: schemas.stored_type(type_) for name, type_ in schemas.known_types(known).items()}
+    types = {name: column_types.stored_type(type_) for name, type_ in schemas.known_types(known).items()}
     said = [child if child.name in times else child.with_type(_as_said(child.type)) for child in field.type]
-    children = [child.with_type(schemas.grown(types.get(child.name, child.type), child.type)) for child in said]
+    children = [child.with_type(column_types.grown(types.get(child.name, child.type), child.type)) for child in said]
     return field.with_type(pa.struct(children))
 
 

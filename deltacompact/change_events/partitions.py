@@ -18,7 +18,7 @@ from deltacompact.base.errors import InputError, SchemaError
 from deltacompact.base.wording import columns_shown
 from deltacompact.change_events.events import Events, Indices, Origin, Placed, first_null
 from deltacompact.change_events.routes import Routes
-from deltacompact.tabular import schemas
+from deltacompact.tabular import partition_texts, schemas
 
 Values = tuple[tuple[str, str | None], ...]
 """Names and values of partition columns."""
@@ -88,7 +88,7 @@ def check_fixed(rows: pa.Table, fixed: Mapping[str, str | None], origin: Origin,
             continue
         column = schemas.plain(rows[name])
         try:
-            expected = schemas.partition_scalar(text, pa.field(name, column.type))
+            expected = partition_texts.partition_scalar(text, pa.field(name, column.type))
             differ = pc.not_equal(column, expected) if expected.is_valid else column.is_valid()
         except SchemaError:
             differ = column.is_valid()

@@ -20,7 +20,7 @@ from deltacompact.base import compute as pc
 from deltacompact.base.errors import InputError, SchemaError
 from deltacompact.base.model import partition_text
 from deltacompact.change_events.events import Events, Placed
-from deltacompact.tabular import schemas
+from deltacompact.tabular import column_types, partition_texts, schemas
 
 _REMEDY = "give the column the type of the table's partitions"
 
@@ -41,7 +41,7 @@ class Routes:
         rows = placed.rows
         for name in names if rows.num_rows else ():
             column = self._fitting(schemas.plain(rows[name]), name, origin)
-            if column.type != schemas.plain_type(rows[name].type):
+            if column.type != column_types.plain_type(rows[name].type):
                 rows = rows.set_column(rows.column_names.index(name), name, column)
         return Placed(rows, placed.places)
 
@@ -50,14 +50,14 @@ class Routes:
         if known is None:
             self._check_texts(column.type, name, origin)
             self._types[name] = column.type
-        if known is None or schemas.widened(known, column.type) is not None:
+        if known is None or column_types.widened(known, column.type) is not None:
             return column
         refused = f"{origin}: partition column {name!r} is {column.type}, but in the table it is {known}"
-        if schemas.is_string(known):
+        if column_types.is_string(known):
             raise InputError(f"{refused}: cast it to {known}, as its partitions are spelled")
         try:
             found = schemas.cast(column, known, origin, name)
-            back = schemas.cast(found, column.type, origin, name) if not schemas.is_string(column.type) else column
+            back = schemas.cast(found, column.type, origin, name) if not column_types.is_string(column.type) else column
         except SchemaError as error:
             raise InputError(f"{refused}, and values do not fit: {_REMEDY} ({error})") from None
         if not pc.all(pc.equal(back, column)).as_py():  # a timestamp loses its time of day without an error
@@ -78,7 +78,7 @@ class Routes:
         """The text of the partition of each value. Raises InputError for a value without one certain text."""
         known = self._texts.setdefault(name, {})
         field = pa.field(name, values.type)
-        if schemas.is_string(values.type):
+        if column_types.is_string(values.type):
             said = dict[object, list[str]]()
         else:
             said = _spelled([(text, _value(text, field)) for text in known])
@@ -98,7 +98,7 @@ def _spelled(texts: Sequence[tuple[str, pa.Scalar | None]]) -> dict[object, list
 
 def _value(text: str, field: pa.Field) -> pa.Scalar | None:
     try:
-        return schemas.partition_scalar(text, field)
+        return partition_texts.partition_scalar(text, field)
     except SchemaError:
         return None
 
@@ -112,7 +112,7 @@ def _text(value: pa.Scalar, field: pa.Field, known: Sequence[str]) -> str | None
         return known[0]
     try:
         text = partition_text(value)
-        if text is None or schemas.partition_scalar(text, field).equals(value):
+        if text is None or partition_texts.partition_scalar(text, field).equals(value):
             return text
     except InputError:
         pass

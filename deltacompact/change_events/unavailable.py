@@ -17,7 +17,7 @@ import pyarrow as pa
 from deltacompact.base import compute as pc
 from deltacompact.base.errors import InputError
 from deltacompact.change_events.events import Indices, Origin
-from deltacompact.tabular import schemas
+from deltacompact.tabular import column_types
 from deltacompact.tabular.conversion import is_list
 
 PLACEHOLDER = "__debezium_unavailable_value"
@@ -45,7 +45,7 @@ def _first(column: pa.ChunkedArray) -> int | None:
 
 
 def _may_have_text(type_: pa.DataType) -> bool:
-    if schemas.is_string(type_) or schemas.is_binary(type_):
+    if column_types.is_string(type_) or column_types.is_binary(type_):
         return True
     if pa.types.is_dictionary(type_):
         return _may_have_text(type_.value_type)
@@ -55,7 +55,7 @@ def _may_have_text(type_: pa.DataType) -> bool:
 def _rows_with_it(column: pa.Array) -> Indices:
     """The places of the values that are the placeholder, or have it inside."""
     type_ = column.type
-    if schemas.is_string(type_) or schemas.is_binary(type_):
+    if column_types.is_string(type_) or column_types.is_binary(type_):
         return np.flatnonzero(np.asarray(pc.is_in(column.cast(pa.large_binary()), value_set=_SPELLINGS)))
     if pa.types.is_dictionary(type_):
         return _rows_with_it(column.dictionary_decode())

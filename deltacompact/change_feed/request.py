@@ -27,7 +27,7 @@ from deltacompact.change_feed.steps import ChangeStep
 from deltacompact.planning.sizing import TASK_BASE_BYTES
 from deltacompact.planning.within_memory import within_memory
 from deltacompact.reading.selection import Selected, named_columns
-from deltacompact.tabular import schemas
+from deltacompact.tabular import partition_texts
 
 
 class ChangeRange(Protocol):
@@ -104,7 +104,7 @@ def changes_of(
     Raises InputError for an unknown column, and for a key that an end does not have.
     """
     partition_keys = tuple(dict.fromkeys(name for range_ in ranges for name in range_.partition_keys))
-    known = schemas.with_partition_keys(whole, partition_keys) if len(whole) else whole
+    known = partition_texts.with_partition_keys(whole, partition_keys) if len(whole) else whole
     where = text_filter(asked.where) if isinstance(asked.where, str) else asked.where
     selected = Selected.of(table_id, whole, named_columns(asked.columns), where, partition_keys)
     schema = feed_schema(table_id, selected.wanted)

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from deltacompact.base import compute as pc
 from deltacompact.iceberg.deletes.delete_keys import as_arrow, digests
-from deltacompact.tabular.schemas import plain, plain_type
+from deltacompact.tabular.column_types import plain_type
+from deltacompact.tabular.schemas import plain
 
 Digests = npt.NDArray[np.uint8]
 """(rows, 20)"""

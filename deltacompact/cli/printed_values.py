@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltacompact.tabular import schemas
+from deltacompact.tabular import column_types
 
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _DAY_S = 86400
@@ -72,7 +72,7 @@ def _value(scalar: pa.Scalar) -> Any:
         return _clock(scalar.value, _PER_SECOND[type_.unit])
     if pa.types.is_duration(type_):
         return _duration(scalar.value, _PER_SECOND[type_.unit])
-    if isinstance(scalar, pa.BinaryScalar) and schemas.is_string(type_):
+    if isinstance(scalar, pa.BinaryScalar) and column_types.is_string(type_):
         return scalar.as_buffer().to_pybytes().decode(errors="backslashreplace")
     return scalar.as_py()
 

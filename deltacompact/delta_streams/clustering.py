@@ -20,7 +20,7 @@ from deltacompact.delta_streams.table_documents import clustering_of
 from deltacompact.layout.cluster_by import cluster_columns
 from deltacompact.layout.order import has_order
 from deltacompact.table.ports import PartitionSnapshot
-from deltacompact.tabular.schemas import stored_type
+from deltacompact.tabular.column_types import stored_type
 
 
 def check_clustering(table: Table, cluster_by: str, schemas: Iterable[pa.Schema]) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import unknown_option
 from deltacompact.layout.quoting import QUOTED, parts, unquoted
-from deltacompact.tabular import schemas
+from deltacompact.tabular import column_types
 
 _TYPES = {
     **{str(type_): type_ for type_ in (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.string())},
@@ -42,7 +42,7 @@ def declared_columns(columns: str | pa.Schema) -> pa.Schema:
                 "is there twice" if other == name else f"and {other!r} differ only in case: Spark and Hive mix them up"
             )
             raise InputError(f"columns: {name!r} {twice}")
-    return pa.schema([(field.name, schemas.stored_type(field.type)) for field in found])
+    return pa.schema([(field.name, column_types.stored_type(field.type)) for field in found])
 
 
 def _parsed(text: str) -> pa.Schema:

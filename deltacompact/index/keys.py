@@ -29,7 +29,7 @@ from deltacompact import _kernels
 from deltacompact.base.errors import SchemaError
 from deltacompact.base.model import DataFile, Direction, OperationType, TableKeys
 from deltacompact.base.wording import columns_shown, with_article
-from deltacompact.tabular import schemas
+from deltacompact.tabular import column_types, schemas
 
 ENCODING_VERSION = 2
 """The newest version that this release reads: 1 has only sort columns of fixed width, 2 also of variable width."""
@@ -210,7 +210,7 @@ def resolve_encoding(
         for name in present:
             sort_columns[name] = _sorted_by(sort_columns[name], file)
         _check_width(sort_columns.values(), file.path)
-    version = 2 if any(schemas.has_lengths(column.type) for column in sort_columns.values()) else 1
+    version = 2 if any(column_types.has_lengths(column.type) for column in sort_columns.values()) else 1
     widened = _with_widths([sort_columns[key.name] for key in keys.sort])
     return Encoding(tuple(key_columns[name] for name in names), widened, version)
 
@@ -240,7 +240,7 @@ def _joined(column: KeyColumn, type_: pa.DataType, path: str) -> KeyColumn:
 def _class_of(type_: pa.DataType, name: str, path: str) -> tuple[KeyClass | None, int | None]:
     """Class and, for decimals, scale. (None, None) for the null type."""
     t = pa.types
-    type_ = schemas.plain_type(type_)
+    type_ = column_types.plain_type(type_)
     if t.is_null(type_):
         return None, None
     if t.is_decimal(type_):
@@ -254,8 +254,8 @@ def _class_of(type_: pa.DataType, name: str, path: str) -> tuple[KeyClass | None
         (t.is_date, KeyClass.DATE),
         (t.is_time, KeyClass.TIME),
         (t.is_duration, KeyClass.DURATION),
-        (schemas.is_string, KeyClass.STRING),
-        (schemas.is_binary, KeyClass.BINARY),
+        (column_types.is_string, KeyClass.STRING),
+        (column_types.is_binary, KeyClass.BINARY),
     )
     for test, key_class in tests:
         if test(type_):
@@ -265,16 +265,16 @@ def _class_of(type_: pa.DataType, name: str, path: str) -> tuple[KeyClass | None
 
 def _sorted_by(column: SortColumn, file: DataFile) -> SortColumn:
     """The sort column, widened to hold the values of one more file. Raises SchemaError if it cannot be."""
-    name, type_ = column.name, schemas.plain_type(file.schema.field(column.name).type)
-    if not pa.types.is_null(type_) and not schemas.has_lengths(type_) and value_bytes(type_) == 0:
+    name, type_ = column.name, column_types.plain_type(file.schema.field(column.name).type)
+    if not pa.types.is_null(type_) and not column_types.has_lengths(type_) and value_bytes(type_) == 0:
         raise SchemaError(f"{file.path}: sort key {name!r} is {type_}, which cannot be a sort key")
-    wider = schemas.widened(column.type, type_)
+    wider = column_types.widened(column.type, type_)
     if wider is None:
         raise SchemaError(f"{file.path}: sort key {name!r} is {type_}, which does not fit {column.type} in other files")
-    if not schemas.has_lengths(wider):
+    if not column_types.has_lengths(wider):
         return replace(column, type=wider)
     longest = max(column.longest, _longest(column.type), _longest(type_), dict(file.longest).get(name, 0))
-    return replace(column, type=pa.string() if schemas.is_string(wider) else pa.binary(), longest=longest)
+    return replace(column, type=pa.string() if column_types.is_string(wider) else pa.binary(), longest=longest)
 
 
 def _longest(type_: pa.DataType) -> int:
@@ -284,16 +284,18 @@ def _longest(type_: pa.DataType) -> int:
 
 def _check_width(columns: Collection[SortColumn], path: str) -> None:
     for column in columns:
-        if schemas.has_lengths(column.type) and column.longest > SORT_KEY_BYTES_MAX:
+        if column_types.has_lengths(column.type) and column.longest > SORT_KEY_BYTES_MAX:
             raise too_long(path, column.name, column.longest)
-    width = sum(column.longest if schemas.has_lengths(column.type) else value_bytes(column.type) for column in columns)
+    width = sum(
+        column.longest if column_types.has_lengths(column.type) else value_bytes(column.type) for column in columns
+    )
     if width > SORT_KEY_BYTES_MAX:
         shown = ", ".join(_shown(column) for column in columns)
         raise SchemaError(f"{path}: sort keys take {width} bytes, {SORT_KEY_BYTES_MAX} at most: {shown}")
 
 
 def _shown(column: SortColumn) -> str:
-    longest = f" of up to {column.longest} bytes" if schemas.has_lengths(column.type) else ""
+    longest = f" of up to {column.longest} bytes" if column_types.has_lengths(column.type) else ""
     return f"{column.name} {column.type}{longest}"
 
 
@@ -307,7 +309,7 @@ def _with_widths(columns: Sequence[SortColumn]) -> tuple[SortColumn, ...]:
 
     Only the longest values decide, so it does not matter which session saw which value.
     """
-    variable = [column for column in columns if schemas.has_lengths(column.type)]
+    variable = [column for column in columns if column_types.has_lengths(column.type)]
     room = SORT_KEY_BYTES_MAX - sum(value_bytes(column.type) for column in columns)
     step = WIDTH_STEP if sum(_rounded(column.longest, WIDTH_STEP) for column in variable) <= room else 1
     widths = {column.name: _rounded(column.longest, step) for column in variable}

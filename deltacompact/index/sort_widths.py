@@ -20,7 +20,7 @@ from deltacompact.base import compute as pc
 from deltacompact.base.model import DataFile, Delta, TableKeys
 from deltacompact.index.keys import SORT_KEY_BYTES_MAX, too_long
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import schemas
+from deltacompact.tabular import column_types, schemas
 
 READERS = 8
 """Files to read at a time."""
@@ -79,5 +79,5 @@ def _unmeasured(file: DataFile, keys: TableKeys | None) -> list[str]:
 def _variable_columns(schema: pa.Schema, keys: TableKeys | None) -> Iterator[str]:
     """The sort columns of variable width."""
     for key in keys.sort if keys else ():
-        if key.name in schema.names and schemas.has_lengths(schemas.plain_type(schema.field(key.name).type)):
+        if key.name in schema.names and column_types.has_lengths(column_types.plain_type(schema.field(key.name).type)):
             yield key.name

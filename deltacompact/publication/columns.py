@@ -16,7 +16,7 @@ from deltacompact.base.errors import InputError, SchemaError
 from deltacompact.base.model import Partition
 from deltacompact.base.wording import with_article
 from deltacompact.publication.port import Value
-from deltacompact.tabular import schemas
+from deltacompact.tabular import column_types, partition_texts
 
 
 def joined(parts: Iterable[pa.Schema], where: str) -> pa.Schema:
@@ -34,7 +34,7 @@ def joined(parts: Iterable[pa.Schema], where: str) -> pa.Schema:
 
 def _wider(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     """The type that holds both. Files stay, and no reader takes binaries of a fixed size for others."""
-    wider = schemas.widened(a, b)
+    wider = column_types.widened(a, b)
     fixed = pa.types.is_fixed_size_binary(a) or pa.types.is_fixed_size_binary(b)
     return None if fixed and not a == b == wider else wider
 
@@ -59,7 +59,7 @@ def refuse_widened(before: pa.Schema, after: pa.Schema, keys: Sequence[str], kin
 
 def partition_values(partition: Partition, columns: pa.Schema) -> tuple[Value, ...]:
     """The partition's values in the types of their columns. Raises SchemaError for a value that does not fit."""
-    return tuple(schemas.partition_scalar(text, columns.field(name)).as_py() for name, text in partition.values)
+    return tuple(partition_texts.partition_scalar(text, columns.field(name)).as_py() for name, text in partition.values)
 
 
 def _makes_partitions(type_: pa.DataType) -> bool:

@@ -35,7 +35,7 @@ from deltacompact.publication.columns import (
 )
 from deltacompact.publication.port import FilesToShow, PublicationTarget, PublishedTable, ShownFile, Source
 from deltacompact.publication.targets import target_of
-from deltacompact.tabular import schemas
+from deltacompact.tabular import partition_texts, schemas
 
 if TYPE_CHECKING:
     from deltacompact.delta_streams.streams import Streams
@@ -175,7 +175,7 @@ class _Publishing:
                 if declare:
                     raise
                 raise SchemaError(f"{error}: stop the publication, drop that table, and publish again") from None
-        columns = schemas.with_partition_keys(columns, self._keys)
+        columns = partition_texts.with_partition_keys(columns, self._keys)
         check_partition_keys(columns, self._keys)
         if existing is not None or any(stream.state.compacted for stream in streams):
             compacted = (stream.state.compacted for stream in streams)

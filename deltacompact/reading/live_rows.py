@@ -34,7 +34,7 @@ from deltacompact.steps.hash_bucket import SourceSlice, hash_bucket, slices
 from deltacompact.storage.fetched_file import ReadAhead
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.table.ports import PartitionSnapshot
-from deltacompact.tabular import schemas
+from deltacompact.tabular import partition_texts, schemas
 from deltacompact.tabular.files import FileReader, Part
 
 Bits = npt.NDArray[np.uint8]
@@ -107,7 +107,7 @@ def _live_rows(
     with FileReader(store, Part(file, schema.names), ReadAhead(limits)) as reader:
         lives = skipping.live(reader, lives)
         for _, rows in reader.slices() if lives is None else reader.wanted(lives):
-            schemas.check_partition_values(rows, partition, file.path)
+            partition_texts.check_partition_values(rows, partition, file.path)
             yield schemas.align(rows, schema, partition, file.path)
 
 

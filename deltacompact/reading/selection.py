@@ -17,7 +17,7 @@ from deltacompact.base import compute as pc
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import columns_shown, text_of
-from deltacompact.tabular import schemas
+from deltacompact.tabular import partition_texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Selected:
                             an expression
         `partition_keys`    of a delta stream. If no file has them as columns, they are texts that one must ask for
         """
-        known = schemas.with_partition_keys(whole, partition_keys)
+        known = partition_texts.with_partition_keys(whole, partition_keys)
         chosen = partial(_chosen, table_id, known)
         wanted = whole if columns is None else chosen(columns)
         if callable(filter):

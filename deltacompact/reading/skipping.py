@@ -37,7 +37,7 @@ from deltacompact.layout.skipping import (
 )
 from deltacompact.layout.value_ranges import in_type, known_from, ranges_from
 from deltacompact.reading.selection import Selected
-from deltacompact.tabular import field_ids, schemas
+from deltacompact.tabular import field_ids, partition_texts
 from deltacompact.tabular.files import FileReader
 
 Mask = npt.NDArray[np.bool_]
@@ -148,7 +148,7 @@ def _constant(text: str | None, column: pa.Field) -> KnownColumn:
     if text is None:
         return ONLY_NULLS
     try:
-        value = schemas.partition_scalar(text, column)
+        value = partition_texts.partition_scalar(text, column)
     except SchemaError:  # reading the rows will raise it
         return ANYTHING
     return ANYTHING if pa.types.is_floating(column.type) else KnownColumn(value, value, nulls=False)

@@ -31,7 +31,7 @@ from deltacompact.spark.digests import in_sql, python_digests, sql_digest
 from deltacompact.storage.identity import is_uri
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import files, schemas
+from deltacompact.tabular import column_types, files, schemas
 from deltacompact.tabular.fingerprint_sql import spark_name
 
 _ROWS_WORTH_A_TASK = 100_000
@@ -106,7 +106,7 @@ def read_natively(store: ObjectStore, layout: FrameLayout, sources: Sequence[Fra
 
 def _read_as_it_is(field: pa.Field, layout: FrameLayout) -> bool:
     """Whether Spark reads a file's column; a nested one has to be of the union's type, as Spark casts by place."""
-    stored = schemas.stored_type(field.type)
+    stored = column_types.stored_type(field.type)
     same = not pa.types.is_nested(stored) or stored == layout.columns.field(field.name).type
     return is_native(field.type) and same
 

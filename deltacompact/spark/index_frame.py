@@ -25,8 +25,8 @@ from deltacompact.index.sort_keys import decode
 from deltacompact.spark.comparable import comparable_type, spark_struct
 from deltacompact.spark.frames import FrameLayout, tasks_frame, tasks_of
 from deltacompact.storage.objects import ObjectStore
+from deltacompact.tabular.column_types import plain_type
 from deltacompact.tabular.conversion import converted
-from deltacompact.tabular.schemas import plain_type
 
 _TOMBSTONE = 0xFFFFFFFF
 _GONE = 0xFFFFFFFE

@@ -30,7 +30,7 @@ from deltacompact.reading.live_rows import live_sources, schema_of
 from deltacompact.spark import arrow_types
 from deltacompact.spark.options import READ_OPTIONS, catalog_of, check_options, parse_partition
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import files, formats, schemas
+from deltacompact.tabular import files, formats, partition_texts, schemas
 
 PIECE_ROWS = 1 << 20
 _FOLDED_AT_ONCE = 8
@@ -143,7 +143,7 @@ def piece_rows(catalog: DeltaStreamCatalog, piece: FileSplit, schema: pa.Schema)
     for first, table in files.read(catalog.store, piece.file, schema.names, (piece.first, piece.stop)):
         if lives is not None:
             table = table.filter(pa.array(lives[first - piece.first :][: table.num_rows]))
-        schemas.check_partition_values(table, piece.partition, piece.file.path)
+        partition_texts.check_partition_values(table, piece.partition, piece.file.path)
         if table.num_rows:
             yield from _aligned(table, schema, piece).to_batches()
 
@@ -155,7 +155,7 @@ def _aligned(table: pa.Table, schema: pa.Schema, piece: FileSplit) -> pa.Table:
         if field.name in has:
             columns.append(to_type(table[field.name], field.type, piece.file.path, field.name))
         elif field.name in constants:
-            constant = schemas.partition_scalar(constants[field.name], field)
+            constant = partition_texts.partition_scalar(constants[field.name], field)
             columns.append(pa.chunked_array([pa.repeat(constant, table.num_rows)]))
         else:
             columns.append(pa.chunked_array([pa.nulls(table.num_rows, field.type)]))

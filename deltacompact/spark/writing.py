@@ -38,7 +38,7 @@ from deltacompact.index.sort_widths import longest_values
 from deltacompact.spark import arrow_types
 from deltacompact.spark.options import WriteTarget
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import far_values, formats, null_counts, schemas, writing
+from deltacompact.tabular import far_values, formats, null_counts, partition_texts, writing
 from deltacompact.tabular.null_counts import NullCounts
 from deltacompact.tabular.row_groups import WriteOptions
 
@@ -106,7 +106,7 @@ def commit_written(target: WriteTarget, messages: Iterable[WrittenFiles | None],
 
 def _routed(target: WriteTarget, table: pa.Table) -> Iterator[tuple[Kind, pa.Table]]:
     for partition, rows in _by_partition(target, table):
-        schemas.check_partition_values(rows, partition, "the written rows")
+        partition_texts.check_partition_values(rows, partition, "the written rows")
         if target.operation_column is None:
             if target.operation is OperationType.DELETE:
                 rows = rows.select(target.delete_columns(rows.column_names))

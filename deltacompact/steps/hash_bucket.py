@@ -27,7 +27,7 @@ from deltacompact.index.keys import Encoding, keyless
 from deltacompact.index.live_bitmaps import live_tables_of_each
 from deltacompact.steps.shuffle import Groups
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import formats, inferred_numbers, schemas
+from deltacompact.tabular import formats, inferred_numbers, partition_texts
 from deltacompact.tabular.files import Part
 
 
@@ -88,7 +88,7 @@ def _packed(
 
 def check_values(table: pa.Table, encoding: Encoding | None, partition: Partition, file: DataFile) -> None:
     """Raises InputError for values that appends refuse, too: the file may have come before the keys were declared."""
-    schemas.check_partition_values(table, partition, file.path)
+    partition_texts.check_partition_values(table, partition, file.path)
     if encoding is not None and file.content_type in formats.UNTYPED:
         inferred_numbers.check_keys(table, encoding.columns, file.path)
 

@@ -4,7 +4,8 @@ files             rows of a file in slices; start here                  formats 
 inspecting        what a file is, before it gets into a table           units         stripes, batches, whole texts
 parquet_read      Parquet in batches that fit the memory                text_files    CSV and JSON lines
 prefetch          makes the next batch while this one is used           damage        errors name the file
-schemas           one schema for many files                             conversion    casts that change no value
+schemas           one schema for many files                             column_types  wider types, stored types
+conversion        casts that change no value
 field_ids         matches columns by Iceberg's field ids                fills         values that a file lacks
 writing           writes any format but JSON                            avro_files    change events in Avro
 row_groups        tables become row groups                              row_bytes     the bytes of rows
@@ -17,6 +18,7 @@ export            writes a file that a user named                       fingerpr
 fingerprint_sql   the same sum in Spark and DuckDB                      key_values    key ranges of text files
 loads             joins tables into batches of some bytes               orc_files     ORC, damaged files too
 feather_files     Arrow files and streams, damaged ones too
+partition_texts   partition values beside the columns of files
 beginnings        what a file is, where its name is wrong
 published_types   the types of Iceberg and Delta Lake
 """

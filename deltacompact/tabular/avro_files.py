@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from deltacompact.base.errors import DeltaCompactError, InputError
 from deltacompact.base.wording import text_of
-from deltacompact.tabular.schemas import decimal_of
+from deltacompact.tabular.column_types import decimal_of
 
 _PRIMITIVE = {
     "null": pa.null(),

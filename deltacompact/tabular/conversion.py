@@ -53,6 +53,13 @@ def converted(array: pa.Array, type_: pa.DataType) -> pa.Array:
     return array.cast(type_)
 
 
+def converted_column(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    """A column's values in the type. Raises what `converted` raises."""
+    if column.type == type_:
+        return column
+    return pa.chunked_array([converted(chunk, type_) for chunk in column.chunks], type_)
+
+
 def is_list(type_: pa.DataType) -> bool:
     """Whether the type is a list of any layout. A map is not a list."""
     t = pa.types

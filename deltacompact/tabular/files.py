@@ -27,7 +27,7 @@ from deltacompact.base.model import ContentType, DataFile
 from deltacompact.storage.fetched_file import FILES_AHEAD, FetchedFile, Range, ReadAhead, announce
 from deltacompact.storage.objects import Fetches, ObjectStore
 from deltacompact.storage.opening import open_object
-from deltacompact.tabular import field_ids, parquet_read, schemas, stamps
+from deltacompact.tabular import column_types, field_ids, parquet_read, schemas, stamps
 from deltacompact.tabular.damage import naming
 from deltacompact.tabular.fills import filled
 from deltacompact.tabular.formats import UNTYPED
@@ -232,7 +232,9 @@ class FileReader:
         """The file's own names of columns with texts in dictionaries, by the log: a compacted file says that it holds
         the texts."""
         types = [(name, self.file.schema.field(name).type) for name in self._wanted]
-        found = [name for name, type_ in types if pa.types.is_dictionary(type_) and schemas.is_string(type_.value_type)]
+        found = [
+            name for name, type_ in types if pa.types.is_dictionary(type_) and column_types.is_string(type_.value_type)
+        ]
         return field_ids.stored_names(self.file, found)
 
     @property

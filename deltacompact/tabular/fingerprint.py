@@ -20,7 +20,7 @@ import pyarrow as pa
 from deltacompact import _kernels
 from deltacompact.base.errors import SchemaError
 from deltacompact.base.fingerprint import Fingerprint
-from deltacompact.tabular import schemas
+from deltacompact.tabular import column_types, schemas
 
 
 def fingerprint_of(tables: Iterable[pa.Table], schema: pa.Schema, path: str) -> Fingerprint:
@@ -29,7 +29,7 @@ def fingerprint_of(tables: Iterable[pa.Table], schema: pa.Schema, path: str) -> 
     Raises SchemaError naming `path` and the column for a type that the kernel cannot hash.
     """
     found = Fingerprint()
-    type_ = pa.struct([field.with_type(schemas.values_type(field.type)) for field in schema])
+    type_ = pa.struct([field.with_type(column_types.values_type(field.type)) for field in schema])
     for table in tables:
         columns = [schemas.plain(column) for column in table.select(schema.names).columns]
         for batch in pa.Table.from_arrays(columns, names=schema.names).to_batches() if columns else ():

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 
 from deltacompact.base.errors import InputError
+from deltacompact.tabular.column_types import is_binary, is_string, values_type
 from deltacompact.tabular.conversion import is_list
 from deltacompact.tabular.field_ids import field_id
 from deltacompact.tabular.published_types import alike_names
-from deltacompact.tabular.schemas import is_binary, is_string, values_type
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HALF = str(1 << 64)

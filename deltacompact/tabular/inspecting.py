@@ -29,6 +29,7 @@ from deltacompact.tabular import (
     key_values,
     null_counts,
     parquet_read,
+    partition_texts,
     schemas,
     stamps,
 )
@@ -155,7 +156,7 @@ def _described(
             _check_text(table)
             inferred_numbers.check_keys(table, exact, path)
             if partition:
-                schemas.check_partition_values(table, partition, path)
+                partition_texts.check_partition_values(table, partition, path)
             return DataFile(
                 *(UNNUMBERED, path, content_type, table.num_rows, 0, table.schema),
                 decoded_bytes=int(table.nbytes),
@@ -185,7 +186,7 @@ def _described(
             units = parquet_read.batches(source, parquet, wanted, 0, rows, READ_LIMITS)
         for _, table in units:
             if partition:
-                schemas.check_partition_values(table, partition, path)
+                partition_texts.check_partition_values(table, partition, path)
             of_parts.append((far_values.of_table(table), null_counts.of_table(table, counted)))
         far = far_values.merged(part for part, _ in of_parts) if far is None else far
         nulls = null_counts.merged(part for _, part in of_parts) if nulls is None else nulls

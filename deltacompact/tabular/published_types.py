@@ -23,7 +23,7 @@ import pyarrow as pa
 from deltacompact.base.errors import SchemaError
 from deltacompact.base.model import ICEBERG
 from deltacompact.base.wording import with_article
-from deltacompact.tabular import conversion, schemas
+from deltacompact.tabular import column_types, conversion
 
 _UTC = ("UTC", "+00:00", "Etc/UTC", "Z")
 
@@ -97,11 +97,11 @@ def _primitive_of_both(type_: pa.DataType) -> pa.DataType | None:
     if t.is_timestamp(type_):
         fits = type_.unit != "ns" and (type_.tz is None or type_.tz in _UTC)
         return pa.timestamp("us", None if type_.tz is None else "UTC") if fits else None
-    if schemas.is_string(type_):
+    if column_types.is_string(type_):
         return pa.string()
     if t.is_decimal(type_):
         return pa.decimal128(type_.precision, type_.scale) if type_.precision <= 38 and type_.scale >= 0 else None
-    if schemas.is_binary(type_):
+    if column_types.is_binary(type_):
         return pa.binary()
     same = t.is_boolean(type_) or t.is_date32(type_) or t.is_float32(type_) or t.is_float64(type_)
     return type_ if same else None

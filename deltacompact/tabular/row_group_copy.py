@@ -30,7 +30,7 @@ from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.base.model import ContentType, DataFile
 from deltacompact.storage.fetched_file import Range, announce
 from deltacompact.storage.objects import Copies, ObjectStore
-from deltacompact.tabular import field_ids, schemas
+from deltacompact.tabular import column_types, field_ids
 from deltacompact.tabular.known_pages import known_groups
 from deltacompact.tabular.parquet_read import Described, Footer, pieces, reading
 from deltacompact.tabular.row_groups import ROW_GROUP_BYTES, RowGroups, WriteOptions, parquet_writer, schema_in_file
@@ -133,7 +133,7 @@ def _stored_alike(one: pa.Schema, other: pa.Schema) -> bool:
 
 def _in_parquet(type_: pa.DataType) -> pa.DataType:
     """One Arrow type for all those that are the same type in Parquet. The kernel compares nullability."""
-    type_ = schemas.stored_type(type_)
+    type_ = column_types.stored_type(type_)
     if pa.types.is_dictionary(type_):
         return _in_parquet(type_.value_type)
     if pa.types.is_large_string(type_) or pa.types.is_large_binary(type_):

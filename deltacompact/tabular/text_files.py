@@ -29,7 +29,7 @@ import pyarrow.json
 from deltacompact.base import compute as pc
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ContentType
-from deltacompact.tabular import parquet_read, schemas
+from deltacompact.tabular import column_types, parquet_read, schemas
 from deltacompact.tabular.conversion import is_list
 from deltacompact.tabular.formats import COMPRESSIONS, delimiter_of, extensions
 
@@ -72,9 +72,9 @@ def read_text(
         for number, name in enumerate(table.column_names):
             if name in types:
                 found = table.column(number)
-                type_ = schemas.stored_type(types[name])
+                type_ = column_types.stored_type(types[name])
                 if columns is None:
-                    type_ = schemas.grown(type_, found.type)
+                    type_ = column_types.grown(type_, found.type)
                 if found.type != type_:
                     changed[number] = pa.field(name, type_), schemas.cast(found, type_, "text", name)
         return schemas.with_columns(table, changed)
@@ -124,7 +124,9 @@ def in_finer_units(types: dict[str, pa.DataType], parse: Callable[[dict[str, pa.
 def _in_unit(type_: pa.DataType, unit: str, family: Callable[[pa.DataType], bool]) -> pa.DataType:
     """The type with times of the family in at least this unit, at every depth."""
     if family(type_):
-        return schemas.widened(type_, pa.timestamp(unit, type_.tz) if pa.types.is_timestamp(type_) else pa.time64(unit))
+        return column_types.widened(
+            type_, pa.timestamp(unit, type_.tz) if pa.types.is_timestamp(type_) else pa.time64(unit)
+        )
     if pa.types.is_struct(type_):
         return pa.struct([field.with_type(_in_unit(field.type, unit, family)) for field in type_])
     return pa.list_(_in_unit(type_.value_type, unit, family)) if is_list(type_) else type_
@@ -221,7 +223,7 @@ def _with_last_null(
 
 
 def _ends_with_empty_text(column: pa.ChunkedArray) -> bool:
-    is_text = schemas.is_string(column.type) or schemas.is_binary(column.type)
+    is_text = column_types.is_string(column.type) or column_types.is_binary(column.type)
     return is_text and len(column) > 0 and column[-1].as_py() in ("", b"")
 
 
@@ -304,7 +306,7 @@ def _is_wider(type_: str, value: str) -> bool:
 
 
 def _has_lines(column: pa.ChunkedArray) -> bool:
-    is_text = schemas.is_string(column.type) or schemas.is_binary(column.type)
+    is_text = column_types.is_string(column.type) or column_types.is_binary(column.type)
     if pa.types.is_fixed_size_binary(column.type):
         column = column.cast(pa.binary())
     return is_text and pc.any(pc.match_substring_regex(column, pattern=r"[\r\n]")).as_py() is True
@@ -437,7 +439,7 @@ def parsed_type(type_: pa.DataType, content_type: ContentType) -> pa.DataType:
         return pa.struct([(field.name, parsed_type(field.type, content_type)) for field in type_])
     if t.is_map(type_) or (not is_json and t.is_nested(type_)):
         return pa.null()
-    if (plain := schemas.plain_type(type_)) != type_:
+    if (plain := column_types.plain_type(type_)) != type_:
         return parsed_type(plain, content_type)
     if is_json and t.is_duration(type_):
         return pa.int64()

@@ -29,7 +29,7 @@ from deltacompact.base.errors import InputError, SchemaError
 from deltacompact.base.model import DataFile, OperationType, Partition
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
-from deltacompact.tabular import schemas
+from deltacompact.tabular import column_types, schemas
 from deltacompact.tabular.conversion import converted
 
 DAY = date(2024, 2, 29)
@@ -104,10 +104,10 @@ def test_a_table_of_the_code_before_whose_schema_has_a_required_child_is_compact
 def test_everything_nested_is_nullable_but_the_keys_of_maps(
     required: pa.DataType, nullable: pa.DataType | None
 ) -> None:
-    stored = schemas.stored_type(required)
+    stored = column_types.stored_type(required)
     assert nullable is None or stored == nullable
     assert all(field.nullable for field in nested_fields(stored))
-    assert schemas.stored_type(stored) == stored
+    assert column_types.stored_type(stored) == stored
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_everything_nested_is_nullable_but_the_keys_of_maps(
 def test_compacted_files_have_decimals_and_lists_that_every_reader_takes(
     type_: pa.DataType, stored: pa.DataType
 ) -> None:
-    assert schemas.stored_type(type_) == schemas.stored_type(stored) == stored
+    assert column_types.stored_type(type_) == column_types.stored_type(stored) == stored
 
 
 def nested_fields(type_: pa.DataType) -> list[pa.Field]:
@@ -204,7 +204,7 @@ def test_layouts_in_memory_are_read_from_an_arrow_file(tmp_path: Any, column: pa
     for order in (1, -1):
         catalog = DeltaStreamCatalog(LocalStore(tmp_path / f"lake{order}"))
         catalog.create_table("t", primary_keys=["k"])
-        plain = converted(column, schemas.plain_type(column.type))
+        plain = converted(column, column_types.plain_type(column.type))
         for number, values in enumerate([plain, column][::order]):
             path = tmp_path / f"{order}{number}.arrow"
             with (
@@ -386,7 +386,7 @@ def array_of(values: list[Any], type_: pa.DataType) -> pa.Array:
         array.validate(full=True)
         return array
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid, NotImplementedError):
-        return converted(pa.array(values, schemas.stored_type(type_)), schemas.stored_type(type_))
+        return converted(pa.array(values, column_types.stored_type(type_)), column_types.stored_type(type_))
 
 
 @st.composite

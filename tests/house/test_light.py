@@ -186,7 +186,7 @@ def tables(tmp_path_factory):
         ("plan lake t", 465, [*ELSEWHERE, "pyarrow.dataset", "deltacompact.iceberg", *_OF_WORK]),
         ("compact lake t", 565, [*UNUSED, "rich.progress"]),
         ("compact lake t --json --memory 1GiB", 500, [*UNUSED, "rich"]),
-        ("show iceberg://prod db.t", 1_080, [*_MODES, "boto3", "pandas", "ray", "requests", *_OF_OTHER_CATALOGS]),
+        ("show iceberg://prod db.t", 1_090, [*_MODES, "boto3", "pandas", "ray", "requests", *_OF_OTHER_CATALOGS]),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -25,8 +25,8 @@ from deltacompact.delta_streams.streams import Streams
 from deltacompact.layout.order import has_order
 from deltacompact.layout.value_ranges import ValueRanges
 from deltacompact.steps.file_ranges import ranges_of_group
+from deltacompact.tabular.column_types import stored_type
 from deltacompact.tabular.key_ranges import KeyedGroup, keyed_groups
-from deltacompact.tabular.schemas import stored_type
 
 FOOTERS_MAX = 4_096
 """At most so many footers are read. For a larger table, the user names a partition."""

@@ -41,7 +41,7 @@ from deltacompact.delta_streams.appending.stream_writer import CommitTerms, Stre
 from deltacompact.storage.certain_put import telling_interrupts
 from deltacompact.storage.identity import is_uri
 from deltacompact.storage.opening import as_uri, open_object
-from deltacompact.tabular import files, formats, inspecting, schemas
+from deltacompact.tabular import files, formats, inspecting, partition_texts, schemas
 from deltacompact.tabular.avro_files import read_avro
 from deltacompact.tabular.damage import naming
 from deltacompact.tabular.text_files import whole_text
@@ -300,7 +300,7 @@ class ChangesWriter:
         keys = self._table.keys
         if self._options.says_operation is not None:
             assert keys is not None
-            schemas.check_partition_values(events.deletes.rows, part.partition, events.name)
+            partition_texts.check_partition_values(events.deletes.rows, part.partition, events.name)
             events = last_events(events, keys, self._table.partition_keys)
         for kind, rows in ((OperationType.DELETE, events.deletes.rows), (OperationType.UPSERT, events.upserts.rows)):
             if not rows.num_rows:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from deltacompact.base.errors import SchemaError
 from deltacompact.base.model import CompactedDelta, DataFile, Delta, FarValues, OperationType, TableKeys
-from deltacompact.tabular import far_values, schemas
+from deltacompact.tabular import column_types, far_values
 
 Measure = Callable[[DataFile], DataFile]
 """Returns a file with its far values and the longest values of its sort columns."""
@@ -108,6 +108,6 @@ def with_sort_types(rows: pa.Schema, sort: Iterable[tuple[str, pa.DataType]]) ->
     for name, type_ in sort:
         number = rows.get_field_index(name)
         known = rows.field(number).type if number >= 0 else type_
-        wider = schemas.widened(known, type_) or known
+        wider = column_types.widened(known, type_) or known
         rows = rows.append(pa.field(name, wider)) if number < 0 else rows.set(number, pa.field(name, wider))
     return rows

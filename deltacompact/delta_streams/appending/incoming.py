@@ -25,7 +25,7 @@ from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.base.wording import text_of
 from deltacompact.index.sort_widths import longest_values
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import far_values, null_counts, schemas, writing
+from deltacompact.tabular import far_values, null_counts, partition_texts, schemas, writing
 from deltacompact.tabular.formats import surely_holds
 from deltacompact.tabular.null_counts import NullCounts
 from deltacompact.tabular.row_groups import WriteOptions
@@ -90,7 +90,7 @@ def write_rows(
             writing.check_writable(schema, options.content_type)
         with writing.writer(store, path, schema, options) as out:
             for table in rows.tables:
-                schemas.check_partition_values(table, partition, rows.name)
+                partition_texts.check_partition_values(table, partition, rows.name)
                 for name, size in longest_values(table, keys, rows.name):
                     longest[name] = max(size, longest.get(name, 0))
                 far = far_values.merged([far, far_values.of_table(table)])

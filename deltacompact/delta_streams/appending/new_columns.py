@@ -20,7 +20,7 @@ import pyarrow as pa
 from deltacompact.base.errors import SchemaError
 from deltacompact.base.model import DataFile
 from deltacompact.base.wording import columns_shown
-from deltacompact.tabular import schemas
+from deltacompact.tabular import column_types, schemas
 from deltacompact.tabular.conversion import is_list
 from deltacompact.tabular.far_values import leaves
 
@@ -100,5 +100,5 @@ def _inside(path: str, before: pa.DataType, after: pa.DataType) -> Iterator[tupl
         yield from _inside(path, before.value_type, after.value_type)
     elif pa.types.is_map(before) and pa.types.is_map(after):
         yield from _inside(path, before.item_type, after.item_type)
-    elif schemas.plain_type(before) != schemas.plain_type(after):
+    elif column_types.plain_type(before) != column_types.plain_type(after):
         yield path, before

@@ -23,7 +23,7 @@ from deltacompact.base.errors import SchemaError
 from deltacompact.base.model import DataFile, FarValues, Partition
 from deltacompact.delta_streams.appending.shape import StreamShape
 from deltacompact.delta_streams.paths import TablePaths
-from deltacompact.tabular import far_values, schemas
+from deltacompact.tabular import column_types, far_values, schemas
 
 if TYPE_CHECKING:
     from deltacompact.delta_streams.streams import Streams
@@ -109,8 +109,8 @@ def _misfit(files: Sequence[DataFile], columns: pa.Schema, far: FarValues) -> tu
     known = schemas.decided_types(columns)
     for file in files:
         for field in file.schema if file.rows else ():
-            stored = schemas.stored_type(field.type)
-            wider = schemas.widened(known.get(field.name, stored), stored)
+            stored = column_types.stored_type(field.type)
+            wider = column_types.widened(known.get(field.name, stored), stored)
             if wider is None:
                 return file, field.name, ""
             for leaf in far_values.leaves(pa.schema([(field.name, wider)])) if far or file.far else ():

@@ -37,7 +37,7 @@ from deltacompact.delta_streams.appending.far import (
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.index.keys import Encoding, resolve_encoding
 from deltacompact.index.sort_widths import is_unmeasured
-from deltacompact.tabular import far_values, schemas
+from deltacompact.tabular import column_types, far_values, schemas
 
 _NOTHING = pa.schema([])
 
@@ -141,7 +141,7 @@ def _check_declared(file: DataFile, declared: pa.Schema) -> None:
     """Raise SchemaError for a file with rows, one of whose columns does not fit its declared type."""
     types = schemas.known_types(file.schema) if file.rows else {}
     for field in declared:
-        if (type_ := types.get(field.name)) is not None and schemas.widened(field.type, type_) is None:
+        if (type_ := types.get(field.name)) is not None and column_types.widened(field.type, type_) is None:
             raise SchemaError(f"{file.path}: column {field.name!r} is {type_}, and declared as {field.type}")
 
 
@@ -186,7 +186,7 @@ def compacted_shape(table: Table, state: StreamState, indexed: Callable[[], Enco
     if table.keys is None:
         return shape
     typed = [field for field in schema if not pa.types.is_null(field.type) and not schemas.is_promised(field)]
-    known = {field.name: schemas.plain_type(field.type) for field in typed}
+    known = {field.name: column_types.plain_type(field.type) for field in typed}
     if not {*known, *table.partition_keys}.issuperset(table.keys.columns):
         return replace(shape, encoding=indexed())
     if any(key.name in known and _index_may_tell_more(known[key.name]) for key in table.keys.sort):
@@ -197,4 +197,4 @@ def compacted_shape(table: Table, state: StreamState, indexed: Callable[[], Enco
 
 def _index_may_tell_more(type_: pa.DataType) -> bool:
     """Whether the rows do not tell how a sort column is compared: deletes may have longer or finer values, or signs."""
-    return schemas.has_lengths(type_) or pa.types.is_unsigned_integer(type_) or far_values.may_be_far(type_)
+    return column_types.has_lengths(type_) or pa.types.is_unsigned_integer(type_) or far_values.may_be_far(type_)

@@ -19,7 +19,7 @@ from deltacompact.base.wording import with_article
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg_modes.upsert.options import UpsertOptions
 from deltacompact.index.keys import encoding_of, value_bytes
-from deltacompact.tabular import schemas
+from deltacompact.tabular import column_types
 from deltacompact.tabular.field_ids import id_of
 
 
@@ -60,8 +60,8 @@ def upsert_columns(metadata: TableMetadata, options: UpsertOptions) -> UpsertCol
             raise InputError(f"table {name!r}: key column {column.name!r} is {column.type}, which cannot be a key")
     encoding_of(pa.schema(key), f"table {name!r}")
     for sort in options.sort_columns:
-        type_ = schemas.plain_type(fields[sort.name].type)
-        if not schemas.has_lengths(type_) and not value_bytes(type_):
+        type_ = column_types.plain_type(fields[sort.name].type)
+        if not column_types.has_lengths(type_) and not value_bytes(type_):
             raise InputError(f"table {name!r}: sort column {sort.name!r} is {type_}, which has no order")
     deletes = _deletes(fields[options.operation_column], options, name) if options.operation_column else None
     names = [column.name for column in key]
@@ -89,10 +89,10 @@ def _identifier_fields(metadata: TableMetadata) -> set[str]:
 
 def _deletes(column: pa.Field, options: UpsertOptions, table_id: str) -> pa.Array:
     """The values that mean a delete, in the type of the operation column."""
-    type_ = schemas.plain_type(column.type)
+    type_ = column_types.plain_type(column.type)
     texts = pa.array(options.delete_values, pa.string())
     try:
-        return texts if schemas.is_string(type_) else texts.cast(type_)
+        return texts if column_types.is_string(type_) else texts.cast(type_)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise InputError(
             f"table {table_id!r}: operation column {column.name!r} is {type_}, but option delete-values has a value "

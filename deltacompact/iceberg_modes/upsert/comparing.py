@@ -53,7 +53,7 @@ from deltacompact.index.sort_widths import measured_file
 from deltacompact.planning import sizing
 from deltacompact.steps.hash_bucket import SourceSlice, slices
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import schemas
+from deltacompact.tabular import column_types
 
 GATHERED_ROW_BYTES = 9
 """A gathering task holds one byte for each row, and eight for each dead row of one bucket."""
@@ -192,7 +192,9 @@ class KeyComparison:
     def _measured(self, files: Sequence[DataFile]) -> list[DataFile]:
         """The files, each with the length of the longest value of each string sort column: sort keys get that width."""
         by_name = {column.name: column.type for column in self._metadata.schema}
-        if not any(schemas.has_lengths(schemas.plain_type(by_name[key.name])) for key in self._plan.columns.sort):
+        if not any(
+            column_types.has_lengths(column_types.plain_type(by_name[key.name])) for key in self._plan.columns.sort
+        ):
             return list(files)
         keys = TableKeys((), self._plan.columns.sort)
         share = max(1, math.ceil(len(files) / (self._tasks.slots * 2)))
