@@ -67,11 +67,13 @@ Program("program", command, "").main()
 """
 
 
+@pytest.mark.processes
 def test_a_command_ends_with_its_status_before_python_is_torn_down():
     """A thread of Arrow that drops a Python object then ends the process with status 134."""
     assert process_of("-c", PROGRAM) == (2, b"said at exit ", b"program: bad\n")
 
 
+@pytest.mark.processes
 def test_a_library_that_exits_is_no_closed_pipe():
     """A signal handler of Ray's exited with 15, and the command ended with 0."""
     exits = PROGRAM.replace('raise InputError("bad")', "sys.exit(15)")
