@@ -19,7 +19,7 @@ from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.storage.opening import open_object, open_store
 from deltacompact.storage.s3 import S3Store
-from deltacompact.storage.throttle import Pace, PacedStore
+from deltacompact.storage.throttle import Pace, PacedStore, paced
 from deltacompact.table.documents import SchemaTable, file_from_json, file_to_json
 from deltacompact.table.ports import PartitionSnapshot
 from deltacompact.tabular import writing
@@ -119,7 +119,7 @@ def test_a_bucket_is_opened_once_with_the_access_of_the_root(s3_catalog_uri: str
     assert isinstance(store, S3Store) and store.access == root.access
     assert (store.uri, name) == (f"s3://{bucket}/", "a/b c%20?.parquet")
     assert open_object(root, f"S3://{bucket}/a/b.parquet")[0] is store
-    slow, _ = open_object(PacedStore(root, Pace(requests_per_s=1e6)), f"s3://{bucket}/a/b.parquet")
+    slow, _ = open_object(paced(root, Pace(requests_per_s=1e6)), f"s3://{bucket}/a/b.parquet")
     assert isinstance(slow, PacedStore)
 
 
