@@ -397,13 +397,15 @@ class CompactionPlan:
 
         holds           it also keeps what tasks hand to each other, without the copy of the entries that is inside the
                         tasks and their results
-        has_one_heap    no heap keeps what another could use
+        has_one_heap    no heap keeps what another could use, which counts if rows are wide
         """
         inside = (self.round_rows + tasks * min(self.task_rows, self.round_rows)) * self.encoding.entry_bytes
         held = max(0, self.planned_held_bytes - inside) if holds else 0
         peak = self.planned_peak_bytes if holds else self.cluster_peak_bytes
-        taken = tasks * (peak - sizing.TASK_BASE_BYTES)
-        planned = sizing.TASK_BASE_BYTES + int(taken if has_one_heap else taken * sizing.KEPT_BY_HEAPS) + held
+        rows, decoded = self._rows_and_bytes
+        keeps = not has_one_heap and decoded >= rows * sizing.KEPT_ROW_BYTES
+        taken = tasks * (peak - sizing.TASK_BASE_BYTES) * (sizing.KEPT_BY_HEAPS if keeps else 1)
+        planned = sizing.TASK_BASE_BYTES + int(taken) + held
         bound = self.options.memory_bytes
         if bound is None:
             return planned

@@ -88,12 +88,19 @@ def test_a_process_holds_what_tasks_hand_over_but_for_the_entries_that_are_insid
     own, entries = plan.planned_peak_bytes - TASK_BASE_BYTES, 4_000_000 * 32
     assert plan.planned_process_bytes(1) == TASK_BASE_BYTES + own
     assert plan.planned_process_bytes(3) == TASK_BASE_BYTES + 3 * own
-    assert plan.planned_process_bytes(3, has_one_heap=False) == TASK_BASE_BYTES + int(3 * own * KEPT_BY_HEAPS)
+    assert plan.planned_process_bytes(3, has_one_heap=False) == TASK_BASE_BYTES + 3 * own, "rows are narrow"
     assert plan.planned_held_bytes == 2 * entries + 4_000_000 * EXCHANGE_BYTES
     inside = [entries + tasks * plan.task_rows * 32 for tasks in (1, 3)]
     held = [plan.planned_process_bytes(tasks, holds=True) - plan.planned_process_bytes(tasks) for tasks in (1, 3)]
     assert plan.task_rows < 4_000_000 and held == [max(0, plan.planned_held_bytes - held) for held in inside]
     assert held[0] > held[1] > 0
+
+
+def test_heaps_of_a_users_process_keep_what_wide_rows_leave() -> None:
+    plan = planned(deltas=[upsert(file(500_000, decoded_bytes=500 << 20, group_bytes=32 << 20, widest_row_bytes=2000))])
+    own = plan.planned_peak_bytes - TASK_BASE_BYTES
+    assert plan.planned_process_bytes(3) == TASK_BASE_BYTES + 3 * own
+    assert plan.planned_process_bytes(3, has_one_heap=False) == TASK_BASE_BYTES + int(3 * own * KEPT_BY_HEAPS)
 
 
 def test_on_a_cluster_each_task_holds_the_rows_that_it_lays_out() -> None:
