@@ -182,9 +182,9 @@ def tables(tmp_path_factory):
 @pytest.mark.parametrize(
     ("words", "most", "not_imported"),
     [
-        ("show lake t", 440, [*ELSEWHERE, *_OF_WORK]),
+        ("show lake t", 445, [*ELSEWHERE, *_OF_WORK]),
         ("plan lake t", 465, [*ELSEWHERE, "pyarrow.dataset", "deltacompact.iceberg", *_OF_WORK]),
-        ("compact lake t", 565, [*UNUSED, "rich.progress"]),
+        ("compact lake t", 575, [*UNUSED, "rich.progress"]),
         ("compact lake t --json --memory 1GiB", 500, [*UNUSED, "rich"]),
         ("show iceberg://prod db.t", 1_090, [*_MODES, "boto3", "pandas", "ray", "requests", *_OF_OTHER_CATALOGS]),
     ],
