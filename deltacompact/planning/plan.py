@@ -421,7 +421,7 @@ class CompactionPlan:
         """The part of `read_bytes` that is held however little is read at once: copies of a wide row, and text."""
         return self._reader.undivided(self._filled)
 
-    @property
+    @cached_property
     def _reader(self) -> ReaderMemory:
         has_any_width = any(column_types.is_variable(field.type) for field in self.schema)
         return ReaderMemory(self.options.limits.reading.run_bytes, self.options.row_group_rows, has_any_width)
