@@ -21,13 +21,16 @@ _LARGEST = sys.float_info.max
 
 
 def path_of(location: Sequence[int | str], document: Any) -> str:
-    """The path to a place in a document, without steps that are no part of the document."""
+    """The path to a place in a document, without steps that are no part of the document.
+
+    A first step that the document lacks is a field that is missing or unknown. Any other one is pydantic's.
+    """
     path, here = "", document
     for depth, step in enumerate(location):
         if isinstance(step, int) and isinstance(here, list):
             path += f"[{step}]"
             here = here[step] if step < len(here) else None
-        elif isinstance(step, str) and isinstance(here, dict) and (step in here or depth == len(location) - 1):
+        elif isinstance(step, str) and isinstance(here, dict) and (step in here or depth == 0):
             if step == "[key]":  # pydantic's: the name itself is wrong
                 continue
             if _NAME.fullmatch(step):
