@@ -83,6 +83,8 @@ def read_text(
         return parsed(types).select(columns)
     try:
         return in_finer_units(types, parsed)
+    except UnicodeDecodeError:  # of names; values are checked later
+        raise InputError("a column's name is not UTF-8: save the file as UTF-8") from None
     except pa.ArrowInvalid as error:
         if content_type is ContentType.JSON and (named := _with_json_column_named(text, types, str(error))) is not None:
             raise InputError(named) from error

@@ -31,6 +31,7 @@ def refusal(catalog, tmp_path):
     ("name", "content", "told"),
     [
         ("a.csv", gzip.compress(TEXT, mtime=0), "it is compressed by gzip: name it .csv.gz"),
+        ("a.csv", gzip.compress(TEXT, mtime=10), "it is compressed by gzip: name it .csv.gz"),
         ("a.jsonl", bz2.compress(TEXT), "it is compressed by bz2: name it .jsonl.bz2"),
         ("a.parquet", gzip.compress(TEXT, mtime=0), "it is compressed by gzip: decompress it"),
         ("a.csv.gz", TEXT, "it is not compressed by gzip: name it .csv"),
@@ -59,6 +60,8 @@ def test_a_parquet_file_by_another_name(refusal):
             "id,name\n1,café\n".encode("latin-1"),
             "column 'name' has text that is not UTF-8: save the file as UTF-8",
         ),
+        ("a.csv", "id,größe\n1,a\n".encode("latin-1"), "a column's name is not UTF-8: save the file as UTF-8"),
+        ("a.json", '{"größe": 1}\n'.encode("latin-1"), "a column's name is not UTF-8: save the file as UTF-8"),
         (
             "a.csv",
             b"id;name\n1;a\n",
