@@ -76,8 +76,12 @@ def stream_batch(
     following = done if bookmark.next is None else bookmark.next
 
     def range_of(partition: Partition) -> StreamRange:
-        log, places = catalog.log(table_id, partition), (done.get(partition), following.get(partition))
-        versions = [place.version for place in places if place is not None]
+        places = done.get(partition), following.get(partition)
+        if places[0] is not None and places[0] == places[1]:
+            state = state_of(catalog, table_id, partition, places[0])
+            if not state.sealed:  # nothing came, so only the columns of the partition are asked for
+                return StreamRange.between(catalog, table_id, partition, [state], state, state, limits)
+        log, versions = catalog.log(table_id, partition), [place.version for place in places if place is not None]
         chain = list(log.chain()) if None in places else since_version(log, *versions)
         begin, end = (None if place is None else state_of(catalog, table_id, partition, place) for place in places)
         return StreamRange.between(catalog, table_id, partition, chain, begin, end or genesis_state(), limits)

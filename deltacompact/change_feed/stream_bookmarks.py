@@ -42,6 +42,7 @@ from deltacompact.delta_streams.paths import TablePaths
 from deltacompact.delta_streams.retained import begins, state_in
 from deltacompact.delta_streams.streams import Streams, stream_files
 from deltacompact.delta_streams.table_documents import document
+from deltacompact.delta_streams.unchanged_streams import pays, unchanged_streams
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.storage.certain_put import put_certainly
 from deltacompact.storage.identity import file_name
@@ -102,7 +103,7 @@ def batch_for(
             return known
         elif not is_open and _is_idle(catalog, known):
             raise idle(table_id, name)
-        end = known.next if is_open else positions_at(catalog, table_id, to)
+        end = known.next if is_open else positions_at(catalog, table_id, to, known.done)
         if end == known.done and not (is_new or known.is_unsigned(catalog.clock())):
             return known
         # A new bookmark is put although nothing has come since its beginning, or the next call would not know it.
@@ -192,11 +193,22 @@ def state_of(catalog: Streams, table_id: str, partition: Partition, position: St
     return catalog.log(table_id, partition).state_at(position.version, position.tail)
 
 
-def positions_at(catalog: Streams, table_id: str, as_of: str | datetime | None) -> Positions:
+def positions_at(
+    catalog: Streams, table_id: str, as_of: str | datetime | None, known: Positions | None = None
+) -> Positions:
     """The position of each partition now, or at a time. Raises InputError for a version, which belongs to one
-    partition."""
-    partitions = catalog.partitions(table_id)
-    found = side_by_side(partitions, lambda place: _position_at(catalog, table_id, place, as_of), catalog.at_once)
+    partition.
+
+    Where each partition was, if it is `known`, saves opening those that are there still.
+    """
+    partitions, unchanged = catalog.partitions(table_id), set[Partition]()
+    if as_of is None and known and pays(catalog, len(partitions)):
+        unchanged = unchanged_streams(catalog, table_id, known)
+
+    def position(place: Partition) -> StreamPosition | None:
+        return known[place] if known and place in unchanged else _position_at(catalog, table_id, place, as_of)
+
+    found = side_by_side(partitions, position, catalog.at_once)
     return {place: position for place, position in zip(partitions, found, strict=True) if position is not None}
 
 

@@ -200,8 +200,14 @@ def changes_of_last(lake: Lake) -> None:
     lake.fresh().table("t").changes(lake.before).read_all()
 
 
-def changes_of_bookmark(lake: Lake) -> None:
+def poll(lake: Lake) -> None:
     lake.fresh().table("t").changes(bookmark="mirror").read_all()
+
+
+def all_taken(lake: Lake) -> None:
+    """A consumer has taken all."""
+    lake.warm.table("t").changes("1970-01-01", bookmark="mirror").read_all()
+    lake.warm.table("t").commit_bookmark("mirror")
 
 
 OPERATIONS = [
@@ -219,7 +225,8 @@ OPERATIONS = [
     Operation("read", 9, LENGTHS, lambda lake: lake.fresh().read("t"), is_no_data),
     Operation("read the version before", 12, HISTORIES, read_before, is_no_data),
     Operation("changes since the version before", 12, HISTORIES, changes_of_last, is_no_data),
-    Operation("changes of a bookmark", 15, HISTORIES, changes_of_bookmark, is_no_data, prepare=bookmarked),
+    Operation("changes of a bookmark", 15, HISTORIES, poll, is_no_data, prepare=bookmarked),
+    Operation("poll a bookmark of a table, nothing came", 115, many(0), poll, prepare=all_taken),
     Operation("show a table", 9, LENGTHS, lambda lake: table_document(lake.fresh(), "t")),
     Operation("plan", 9, LENGTHS, lambda lake: prepare(lake.fresh(), Request("t"))),
     Operation("compact for the first time", 20, lakes((3, 0)), lambda lake: lake.compact(lake.fresh()), is_no_data),
@@ -321,14 +328,9 @@ def test_requests_that_do_not_need_each_other_are_sent_together(name: str) -> No
     assert f"| {name} | {CHAINS[name]} |\n" in PAGE.read_text()
 
 
-def poll(lake: Lake) -> None:
-    lake.fresh().table("t").changes(bookmark="mirror").read_all()
-
-
 def one_is_new(lake: Lake) -> None:
     """A consumer has taken all, and then something came in one partition."""
-    lake.warm.table("t").changes("1970-01-01", bookmark="mirror").read_all()
-    lake.warm.table("t").commit_bookmark("mirror")
+    all_taken(lake)
     lake.append(lake.warm, lake.names[7])
 
 

@@ -199,8 +199,13 @@ class StreamLog:
         return self.paths.entry(state.version, sequence)
 
     def state_at(self, version: str, tail: int) -> StreamState:
-        """The state of a version when its log had `tail` entries."""
+        """The state of a version when its log had `tail` entries, as somebody saw it: so no seal is looked for."""
         known = self._seen.get(version)
+        if known is None:
+            head = self._known_head or self._head.read()
+            known = None if head is None else self._head.state_at(head, version, tail)
+            if head is not None and known is not None and head.tail == tail:
+                self._seen[version], self._unlisted[version] = known, head.first
         if known is not None and known.tail == tail:
             return known
         return self._replayed(version, tail, self.objects.read(version, tail - 1))

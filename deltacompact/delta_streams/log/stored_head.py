@@ -11,8 +11,9 @@ somebody removed the seal from outside, and CorruptionError is raised.
 from __future__ import annotations
 
 from collections.abc import Container
+from dataclasses import replace
 
-from deltacompact.base.errors import NotFoundError
+from deltacompact.base.errors import DeltaCompactError, NotFoundError
 from deltacompact.base.partitions import READ_AT_ONCE, both
 from deltacompact.delta_streams.log import checkpoints, heads
 from deltacompact.delta_streams.log.entries import dump
@@ -62,6 +63,15 @@ class StoredHead:
             entries.append(objects.decoded(document, objects.paths.entry(head.version, sequence)))
         objects.recent.written[head.version] = head.tail
         return replay(head.version, entries, known)
+
+    def state_at(self, head: StreamHead, version: str, tail: int) -> StreamState | None:
+        """The state of a version that was active with `tail` entries. None: the head does not repeat them."""
+        if head.version != version or not head.first < tail <= head.tail:
+            return None
+        try:
+            return self.replayed(replace(head, entries=head.entries[: tail - head.first]))
+        except DeltaCompactError:  # the log itself is read, and says what is wrong
+            return None
 
     def led(self, version: str, sequence: int, successor: str) -> None:
         """Remember that the seal at this entry of `version` leads to `successor`."""
