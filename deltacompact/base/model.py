@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 from deltacompact.base.fingerprint import Fingerprint
+from deltacompact.base.handed_over import HandedOver
 from deltacompact.base.notebooks import UsersWords
 from deltacompact.base.numbers import ChainFileNumber, DeltaFileNumber, Ordinal
 from deltacompact.base.wording import counted
@@ -309,7 +310,7 @@ _INSIDE = (
 
 
 @dataclass(frozen=True, slots=True)
-class DataFile(UsersWords):
+class DataFile(HandedOver, UsersWords):
     """One tabular file of a delta or of the compacted rows.
 
     number          a delta's file: its index in the delta; a compacted file: its permanent number in the chain

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from deltacompact import _kernels
 from deltacompact.base.batching import batched
+from deltacompact.base.handed_over import HandedOver
 from deltacompact.base.limits import ReadLimits
 from deltacompact.base.model import DataFile, OperationType, Partition
 from deltacompact.base.numbers import Ordinal
@@ -32,7 +33,7 @@ from deltacompact.tabular.files import Part
 
 
 @dataclass(frozen=True, slots=True)
-class SourceSlice:
+class SourceSlice(HandedOver):
     """A range of rows of one delta file. `ordinal` is the file's index in the session's fold order."""
 
     file: DataFile

@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deltacompact.base.errors import CorruptionError
+from deltacompact.base.handed_over import HandedOver
 from deltacompact.base.limits import Limits
 from deltacompact.base.model import ContentType, DataFile, Partition
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
@@ -52,7 +53,7 @@ DECODED_AHEAD = 1
 
 
 @dataclass(frozen=True, slots=True)
-class LiveRange:
+class LiveRange(HandedOver):
     """The live rows [start, stop) of one source file, counting only live rows."""
 
     file: DataFile
