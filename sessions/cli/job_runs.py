@@ -100,11 +100,14 @@ def expire(state: str, older_than_s: float, dry_run: bool, as_json: bool) -> Non
     deltacompact-sessions job-runs expire --state s3://lake/job-runs --older-than 30d --dry-run
     """
     from deltacompact.cli.answers import answer
-    from sessions.dispatch.expiry import expire
+    from sessions.cli.printed import no_job_run
+    from sessions.dispatch.expiry import Expired, expire
     from sessions.records.state_store import StateStore
 
-    done = expire(StateStore(state), older_than_s, dry_run)
-    answer(as_json, {"dry_run": dry_run, **asdict(done)}, *_lines(done, dry_run))
+    store = StateStore(state)
+    is_there = store.folder is None or store.folder.exists()  # asking for the store's time would make it
+    done = expire(store, older_than_s, dry_run) if is_there else Expired()
+    answer(as_json, {"dry_run": dry_run, **asdict(done)}, *(_lines(done, dry_run) if is_there else [no_job_run(store)]))
 
 
 def changed_document(run: JobRun) -> dict[str, Any]:
