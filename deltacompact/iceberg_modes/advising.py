@@ -30,6 +30,7 @@ from deltacompact.iceberg.looks import LOOKS, Look, looks_into
 from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
+from deltacompact.iceberg_modes.rewrite.choosing import FileFacts
 from deltacompact.iceberg_modes.rewrite.cold_files import cold_among, without_cold
 from deltacompact.iceberg_modes.rewrite.expected import expected
 from deltacompact.iceberg_modes.rewrite.laid_out import badly_laid
@@ -183,7 +184,7 @@ class Adviser:
 
         def planned(cold: frozenset[str]) -> RewritePlan:
             laid = badly_laid(self.state, options, cold)
-            return plan_rewrite(self.state, options, laid.chosen | laid.waits)
+            return plan_rewrite(self.state, options, FileFacts(laid.chosen | laid.waits))
 
         return without_cold(self.store, planned)
 

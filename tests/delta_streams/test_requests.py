@@ -226,7 +226,7 @@ OPERATIONS = [
     Operation("read the version before", 12, HISTORIES, read_before, is_no_data),
     Operation("changes since the version before", 12, HISTORIES, changes_of_last, is_no_data),
     Operation("changes of a bookmark", 15, HISTORIES, poll, is_no_data, prepare=bookmarked),
-    Operation("poll a bookmark of a table, nothing came", 115, many(0), poll, prepare=all_taken),
+    Operation("poll a bookmark, nothing came", 115, many(0), poll, prepare=all_taken),
     Operation("show a table", 9, LENGTHS, lambda lake: table_document(lake.fresh(), "t")),
     Operation("plan", 9, LENGTHS, lambda lake: prepare(lake.fresh(), Request("t"))),
     Operation("compact for the first time", 20, lakes((3, 0)), lambda lake: lake.compact(lake.fresh()), is_no_data),

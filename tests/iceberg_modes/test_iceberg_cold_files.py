@@ -9,7 +9,7 @@ import pytest
 import deltacompact
 from deltacompact.base.errors import InputError
 from deltacompact.base.settings import Settings
-from deltacompact.iceberg_modes.rewrite.plan import RewriteReason
+from deltacompact.iceberg_modes.rewrite.choosing import RewriteReason
 from deltacompact.storage.s3 import S3Store
 
 SETTINGS = Settings(executor="local", local_threads=1)

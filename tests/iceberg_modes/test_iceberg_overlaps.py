@@ -16,7 +16,7 @@ from pyiceberg.types import LongType, NestedField, TimestampType
 
 from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg import IcebergCatalog
-from deltacompact.iceberg_modes.rewrite.plan import RewriteReason
+from deltacompact.iceberg_modes.rewrite.choosing import RewriteReason
 from deltacompact.iceberg_modes.rewrite.plan_document import plan_document, plan_from_json
 from deltacompact.reports.iceberg_table import branch_contents
 from deltacompact.storage.checksummed import with_checksum

@@ -18,8 +18,9 @@ from deltacompact.iceberg_modes.convert.options import ConvertOptions, convert_o
 from deltacompact.iceberg_modes.convert.plan import plan_conversion
 from deltacompact.iceberg_modes.modes import mode_named
 from deltacompact.iceberg_modes.options import stored_options
+from deltacompact.iceberg_modes.rewrite.choosing import RewriteReason
 from deltacompact.iceberg_modes.rewrite.options import JobOrder, RewriteOptions, rewrite_options
-from deltacompact.iceberg_modes.rewrite.plan import RewriteReason, expected_output_files, plan_rewrite
+from deltacompact.iceberg_modes.rewrite.plan import expected_output_files, plan_rewrite
 from deltacompact.iceberg_modes.rewrite.plan_document import plan_document, plan_from_json
 from deltacompact.iceberg_modes.upsert.options import Reach, UpsertOptions, upsert_options
 from deltacompact.iceberg_modes.upsert.plan import plan_upsert

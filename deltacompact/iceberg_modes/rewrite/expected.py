@@ -13,7 +13,8 @@ from deltacompact.base.expected import Expected
 from deltacompact.iceberg.deletes.matching import dangling
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes import expected as of_modes
-from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, deleted_share
+from deltacompact.iceberg_modes.rewrite.choosing import deleted_share
+from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan
 from deltacompact.iceberg_modes.totals import BranchTotals, totals_of
 from deltacompact.planning.expected import arranged_s, written_s
 from deltacompact.planning.plan import Capacity

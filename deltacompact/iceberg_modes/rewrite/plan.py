@@ -17,7 +17,6 @@ been compared: merged before that, rows would share a sequence number, and nobod
 
 from __future__ import annotations
 
-import enum
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,54 +26,16 @@ from typing import ClassVar
 from deltacompact.base.batching import batched
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted, reasons_in_words, size
-from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes, FileScanTask, only_path
 from deltacompact.iceberg.deletes.readable import check_readable
-from deltacompact.iceberg.settled import compared_through
 from deltacompact.iceberg.table.content_files import ContentFile, ManifestEntry, PartitionTuple
 from deltacompact.iceberg.table.pyiceberg_door.transforms import partition_columns
 from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID, has_lineage
 from deltacompact.iceberg.table.table_state import TableState, scope_of
 from deltacompact.iceberg_modes.plan import GROUPS_SHOWN, ModePlan, ScanTaskGroup
+from deltacompact.iceberg_modes.rewrite.choosing import NO_FACTS, FileFacts, RewriteReason, RewriteTask, candidates
 from deltacompact.iceberg_modes.rewrite.options import NAME, JobOrder, RewriteOptions, Strategy
 from deltacompact.iceberg_modes.words import group_lines, stays_in_words
 from deltacompact.layout.extents import Extents
-
-
-class RewriteReason(enum.StrEnum):
-    """Why a data file is a candidate, or stays. Plans and results contain it, so a value must keep its meaning."""
-
-    TOO_SMALL = "too_small"
-    TOO_LARGE = "too_large"
-    MANY_DELETE_FILES = "many_delete_files"
-    MANY_ROWS_DELETED = "many_rows_deleted"
-    REWRITE_ALL = "rewrite_all"
-    OVERLAPS = "overlaps"
-    RIGHT_SIZE = "right_size"
-    GROUP_TOO_SMALL = "group_too_small"
-    BEYOND_MAX_FILES = "beyond_max_files"
-    BEING_REWRITTEN = "being_rewritten"
-    INFREQUENT_STORAGE = "infrequent_or_archive_storage"
-    NOT_WANTED = "not_wanted"
-    NOT_COMPARED = "not_compared"
-    OVERLAPS_WAITS = "overlaps_but_waits"
-
-
-_ALONE = frozenset(
-    {
-        RewriteReason.MANY_DELETE_FILES,
-        RewriteReason.MANY_ROWS_DELETED,
-        RewriteReason.REWRITE_ALL,
-        RewriteReason.OVERLAPS,
-    }
-)
-"""A file with one of these is worth rewriting by itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class RewriteTask(FileScanTask):
-    """A data file to rewrite, and why it was chosen."""
-
-    reason: RewriteReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +108,6 @@ class RewritePlan(ModePlan):
         return stays_in_words(waiting, "file", _WORDS)
 
 
-_BY_LAYOUT = frozenset({RewriteReason.TOO_SMALL, RewriteReason.TOO_LARGE, RewriteReason.OVERLAPS})
-"""Reasons that only cost readers time: without them, rows are read the same."""
-
 _UNWRITABLE = ("unknown", "variant", "geometry", "geography")
 """Types of version 3 whose columns Arrow would write as another type."""
 
@@ -186,118 +144,50 @@ Worth = Callable[[Sequence[ManifestEntry]], float]
 def plan_rewrite(
     state: TableState,
     options: RewriteOptions,
-    only: frozenset[str] | None = None,
-    busy: frozenset[str] = frozenset(),
-    wanted: Callable[[ContentFile], bool] = lambda file: True,
+    facts: FileFacts = NO_FACTS,
     partition_of: Callable[[ContentFile], PartitionTuple | None] | None = None,
-    overlapping: frozenset[str] = frozenset(),
-    cold: frozenset[str] = frozenset(),
-    waiting: frozenset[str] = frozenset(),
     worth: Worth = lambda files: 0.0,
 ) -> RewritePlan:
-    """The plan for a branch. `only`: just these data files, whatever their size (a group to be done again).
+    """The plan for a branch.
 
-    Other sessions are rewriting `busy` files. Of the other files, only `wanted` ones are candidates. `partition_of`
-    gives the partition, in the spec `output-spec-id`, of all rows of a file; None: they lie in several. `overlapping`
-    files are rewritten whatever their size (laid_out.py). `cold` files are not rewritten for size or overlap. `waiting`
-    files are left to later runs. `worth` orders the groups if `rewrite-job-order` is `heat-desc` (worth.py). Raises
-    InputError where the table is of a kind that cannot be rewritten.
+    `partition_of` gives the partition, in the spec `output-spec-id`, of all rows of a file; None: they lie in several.
+    `worth` orders the groups if `rewrite-job-order` is `heat-desc` (worth.py). Raises InputError where the table is of
+    a kind that cannot be rewritten.
     """
     _refuse(state)
-    index = DeleteIndex(state)
-    through = compared_through(state)
-    counts: dict[RewriteReason, int] = defaultdict(int)
-    candidates: dict[tuple[int, PartitionTuple | None, bool], list[RewriteTask]] = defaultdict(list)
-    for entry in state.data:
-        if only is not None and entry.file.path not in only:
-            continue
-        if entry.file.path in busy:
-            counts[RewriteReason.BEING_REWRITTEN] += 1
-            continue
-        if may_not_be_merged(entry, options, through):
-            counts[RewriteReason.NOT_COMPARED] += 1
-            continue
-        if not wanted(entry.file):
-            counts[RewriteReason.NOT_WANTED] += 1
-            continue
-        deletes = index.applying_to(entry)
-        overlaps = entry.file.path in overlapping
-        reason = candidate(entry, deletes, options, overlaps) if only is None else _again(overlaps)
-        if entry.file.path in cold and reason in _BY_LAYOUT:
-            reason = RewriteReason.INFREQUENT_STORAGE
-        if entry.file.path in waiting and reason is RewriteReason.RIGHT_SIZE:
-            reason = RewriteReason.OVERLAPS_WAITS
-        if reason in _WORDS:
-            counts[reason] += 1
-        else:
-            has_row_ids = entry.file.first_row_id is not None
-            scope = scope_of(entry) if partition_of is None else _moved(entry, options, partition_of, state)
-            candidates[(*scope, has_row_ids)].append(RewriteTask(entry, deletes, reason))
-    bins: list[list[RewriteTask]] = []
-    scopes: dict[str, _Target] = {}
-    for (spec_id, partition, _), inputs in candidates.items():
+    tasks, stays = candidates(state, options, facts)
+    scopes: dict[tuple[_Target, bool], list[RewriteTask]] = defaultdict(list)
+    for task in tasks:
+        scope = scope_of(task.entry) if partition_of is None else _moved(task.entry, options, partition_of, state)
+        scopes[scope, task.entry.file.first_row_id is not None].append(task)
+    bins = []
+    for (scope, _), inputs in scopes.items():
         for members in _packed(inputs, options):
-            if only is not None or worth_it(members, options):
-                bins.append(members)
-                scopes[members[0].entry.file.path] = spec_id, partition
+            if facts.only is not None or worth_it(members, options):
+                bins.append(_Bin(scope, members))
             else:
-                counts[RewriteReason.GROUP_TOO_SMALL] += len(members)
-    chosen = []
-    files = 0
-    for members in _in_order(bins, options.job_order, worth):
-        part = members if options.max_files is None or only is not None else members[: options.max_files - files]
-        if len(part) < len(members) and not worth_it(part, options):
-            part = []
-        counts[RewriteReason.BEYOND_MAX_FILES] += len(members) - len(part)
-        files += len(part)
-        chosen += [part] if part else []
+                stays[RewriteReason.GROUP_TOO_SMALL] += len(members)
+    chosen = _in_order(bins, options.job_order, worth)
+    if options.max_files is not None and facts.only is None:
+        whole, chosen = chosen, list(_first_files(chosen, options.max_files, options))
+        stays[RewriteReason.BEYOND_MAX_FILES] = _count(whole) - _count(chosen)
     return RewritePlan(
         *state.heading,
         options,
-        tuple(
-            _group(number, scopes[members[0].entry.file.path], members, options)
-            for number, members in enumerate(chosen)
-        ),
-        tuple((reason, counts[reason]) for reason in RewriteReason if counts[reason]),
+        tuple(_group(number, bin_, options) for number, bin_ in enumerate(chosen)),
+        tuple((reason, stays[reason]) for reason in RewriteReason if stays[reason]),
     )
 
 
-def _again(overlaps: bool) -> RewriteReason:
-    """The reason of a file whose group could not be committed. One that overlaps keeps that reason, so that its bytes
-    count for the layout as before."""
-    return RewriteReason.OVERLAPS if overlaps else RewriteReason.REWRITE_ALL
-
-
-def may_not_be_merged(entry: ManifestEntry, options: RewriteOptions, through: int | None) -> bool:
-    """Whether merging the file with others would lose which of its rows are the newest.
-
-    `through`: rows up to this number have been compared by an upsert. None: nobody upserts the table. In version 3 each
-    row keeps the number of its own commit.
-    """
-    is_known = options.merge_uncompared or through is None or entry.file.first_row_id is not None
-    return not is_known and entry.sequence > (through or 0)
-
-
-def candidate(entry: ManifestEntry, deletes: Deletes, options: RewriteOptions, overlaps: bool = False) -> RewriteReason:
-    """Why a file is rewritten, or why it stays."""
-    if options.rewrite_all:
-        return RewriteReason.REWRITE_ALL
-    if options.delete_file_threshold is not None and len(deletes.all) >= options.delete_file_threshold:
-        return RewriteReason.MANY_DELETE_FILES
-    if deleted_share(entry, deletes) >= options.delete_ratio_threshold:
-        return RewriteReason.MANY_ROWS_DELETED
-    if overlaps:
-        return RewriteReason.OVERLAPS
-    if entry.file.file_bytes < options.min_file_bytes:
-        return RewriteReason.TOO_SMALL
-    return RewriteReason.TOO_LARGE if entry.file.file_bytes > options.max_file_bytes else RewriteReason.RIGHT_SIZE
-
-
-def deleted_share(entry: ManifestEntry, deletes: Deletes) -> float:
-    """The share of rows that deletes by position of this file alone remove. Other deletes do not tell how many rows
-    of it they hit."""
-    known = sum(delete.file.rows for delete in deletes.by_position if only_path(delete.file) is not None)
-    return min(known, entry.file.rows) / entry.file.rows if entry.file.rows else 0.0
+_ALONE = frozenset(
+    {
+        RewriteReason.MANY_DELETE_FILES,
+        RewriteReason.MANY_ROWS_DELETED,
+        RewriteReason.REWRITE_ALL,
+        RewriteReason.OVERLAPS,
+    }
+)
+"""A file with one of these is worth rewriting by itself."""
 
 
 def worth_it(members: Sequence[RewriteTask], options: RewriteOptions) -> bool:
@@ -356,10 +246,31 @@ def _moved(
     return options.output_spec_id, partition
 
 
-def _group(number: int, scope: _Target, members: Sequence[RewriteTask], options: RewriteOptions) -> FileGroup:
+@dataclass(frozen=True, slots=True)
+class _Bin:
+    """Files that may become a group, and where their rows go."""
+
+    target: _Target
+    members: Sequence[RewriteTask]
+
+
+def _group(number: int, bin_: _Bin, options: RewriteOptions) -> FileGroup:
     """A group, with the oldest rows first: outputs have one sequence number, so only the order tells newer rows."""
-    oldest_first = sorted(members, key=lambda source: (source.entry.sequence, source.entry.file.path.encode()))
-    return FileGroup(number, tuple(oldest_first), *scope, expected_output_files(_bytes(members), options))
+    oldest_first = sorted(bin_.members, key=lambda source: (source.entry.sequence, source.entry.file.path.encode()))
+    return FileGroup(number, tuple(oldest_first), *bin_.target, expected_output_files(_bytes(bin_.members), options))
+
+
+def _count(bins: Iterable[_Bin]) -> int:
+    return sum(len(bin_.members) for bin_ in bins)
+
+
+def _first_files(bins: Iterable[_Bin], files_max: int, options: RewriteOptions) -> Iterator[_Bin]:
+    """The bins with at most so many files in all. The first that has too many is cut, if the rest is worth it."""
+    for bin_ in bins:
+        part = bin_.members[:files_max]
+        if part and (len(part) == len(bin_.members) or worth_it(part, options)):
+            files_max -= len(part)
+            yield replace(bin_, members=part)
 
 
 def _packed(inputs: Sequence[RewriteTask], options: RewriteOptions) -> Iterator[list[RewriteTask]]:
@@ -369,16 +280,16 @@ def _packed(inputs: Sequence[RewriteTask], options: RewriteOptions) -> Iterator[
     return batched(inputs, lambda task: task.entry.file.file_bytes, options.max_group_bytes, options.max_group_files)
 
 
-def _in_order(bins: list[list[RewriteTask]], order: JobOrder, worth: Worth) -> list[list[RewriteTask]]:
+def _in_order(bins: list[_Bin], order: JobOrder, worth: Worth) -> list[_Bin]:
     match order:
         case JobOrder.NONE:
             return bins
         case JobOrder.HEAT_DESC:
-            return sorted(bins, key=lambda members: -worth([source.entry for source in members]))
+            return sorted(bins, key=lambda bin_: -worth([source.entry for source in bin_.members]))
         case JobOrder.BYTES_ASC | JobOrder.BYTES_DESC:
-            return sorted(bins, key=_bytes, reverse=order is JobOrder.BYTES_DESC)
+            return sorted(bins, key=lambda bin_: _bytes(bin_.members), reverse=order is JobOrder.BYTES_DESC)
         case _:
-            return sorted(bins, key=len, reverse=order is JobOrder.FILES_DESC)
+            return sorted(bins, key=lambda bin_: len(bin_.members), reverse=order is JobOrder.FILES_DESC)
 
 
 def _refuse(state: TableState) -> None:

@@ -32,8 +32,9 @@ from deltacompact.iceberg_modes.plan_envelope import (
     stays_of,
     value_of,
 )
+from deltacompact.iceberg_modes.rewrite.choosing import RewriteReason, RewriteTask
 from deltacompact.iceberg_modes.rewrite.options import NAME, RewriteOptions
-from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, RewriteReason, RewriteTask
+from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan
 
 _NEWER = ("merge_uncompared", "cluster_by", "write_amplification_max", "strategy", "sort_order", "readable_by")
 

@@ -21,7 +21,7 @@ from deltacompact.iceberg.commit.proposal import Proposal
 from deltacompact.iceberg.settled import compared_through
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg_modes.journal.journal import Planned, WrittenGroup
-from deltacompact.iceberg_modes.rewrite.plan import may_not_be_merged
+from deltacompact.iceberg_modes.rewrite.choosing import may_not_be_merged
 from deltacompact.iceberg_modes.rewrite.plan_document import plan_of_body
 from deltacompact.iceberg_modes.rewrite.proposals import AddsUp, Follow, ProposeRewrite, RewriteOutcome, Rewritten
 from deltacompact.iceberg_modes.rewrite.stored_row_map import row_map_document, stored_row_map

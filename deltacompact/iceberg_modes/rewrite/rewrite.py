@@ -15,7 +15,7 @@ import functools
 import math
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deltacompact.base.wording import counted
@@ -40,13 +40,14 @@ from deltacompact.iceberg_modes.journal.resume import Resumption
 from deltacompact.iceberg_modes.marking import marker_of
 from deltacompact.iceberg_modes.rewrite.adding_up import AddingUp
 from deltacompact.iceberg_modes.rewrite.arrangement import arrangement_of
+from deltacompact.iceberg_modes.rewrite.choosing import FileFacts, RewriteReason
 from deltacompact.iceberg_modes.rewrite.cold_files import without_cold
 from deltacompact.iceberg_modes.rewrite.expected import expected, totals_after
 from deltacompact.iceberg_modes.rewrite.following import Follower
 from deltacompact.iceberg_modes.rewrite.laid_out import badly_laid, with_extents
 from deltacompact.iceberg_modes.rewrite.options import NAME, JobOrder, RewriteOptions
 from deltacompact.iceberg_modes.rewrite.outputs import Job, Outputs
-from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, RewriteReason, plan_rewrite
+from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, plan_rewrite
 from deltacompact.iceberg_modes.rewrite.plan_document import plan_document, plan_from_json
 from deltacompact.iceberg_modes.rewrite.proposals import (
     ProposeRewrite,
@@ -78,22 +79,23 @@ def _plan(
     """The plan of a call. `only`: just these files, of which `overlapping` ones count as overlapping again."""
     codec_of(state.metadata.properties, call.settings.compression)  # a bad one is refused before any work
     arrangement_of(state.metadata, options)
-    choices: dict[str, Any] = {}
-    if options.where is not None and only is None:
-        choices["wanted"] = call.table.may_match(options.where)
+    places: dict[str, Any] = {}
     if options.output_spec_id is not None:
-        choices["partition_of"] = call.table.partition_in(options.output_spec_id)
+        places["partition_of"] = call.table.partition_in(options.output_spec_id)
     if options.job_order is JobOrder.HEAT_DESC:
         heat = heat_of_table(call.table.store, state.metadata)
-        choices["worth"] = worth_of(state, columns_asked(heat.known(state.metadata.ordered_columns)))
+        places["worth"] = worth_of(state, columns_asked(heat.known(state.metadata.ordered_columns)))
     if only is not None:
-        return with_extents(plan_rewrite(state, options, only, busy, overlapping=overlapping, **choices), state)
+        facts = FileFacts(only, busy, overlapping=overlapping)
+        return with_extents(plan_rewrite(state, options, facts, **places), state)
+    facts = FileFacts(busy=busy)
+    if options.where is not None:
+        facts = replace(facts, wanted=call.table.may_match(options.where))
 
     def planned(cold: frozenset[str]) -> RewritePlan:
-        laid = badly_laid(state, options, cold, choices.get("worth"))
-        return plan_rewrite(
-            state, options, busy=busy, overlapping=laid.chosen | cold, cold=cold, waiting=laid.waits, **choices
-        )
+        laid = badly_laid(state, options, cold, places.get("worth"))
+        laid_out = replace(facts, overlapping=laid.chosen | cold, waiting=laid.waits, cold=cold)
+        return plan_rewrite(state, options, laid_out, **places)
 
     if not options.arranges or options.rewrite_all:
         return with_extents(planned(frozenset()), state)

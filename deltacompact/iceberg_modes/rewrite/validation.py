@@ -28,8 +28,9 @@ from deltacompact.iceberg.settled import compared_through
 from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
+from deltacompact.iceberg_modes.rewrite.choosing import may_not_be_merged
 from deltacompact.iceberg_modes.rewrite.options import RewriteOptions
-from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, may_not_be_merged
+from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan
 
 
 class RewriteProblem(enum.StrEnum):
