@@ -117,9 +117,12 @@ def in_finer_units(types: dict[str, pa.DataType], parse: Callable[[dict[str, pa.
             family = pa.types.is_timestamp if coarse[1] == "timestamp" else pa.types.is_time
             for unit in ("us", "ns"):
                 finer = {name: _in_unit(type_, unit, family) for name, type_ in types.items()}
-                with contextlib.suppress(pa.ArrowInvalid, InputError):
-                    if finer != types:
+                if finer != types:
+                    try:
                         return in_finer_units(finer, parse)
+                    except (pa.ArrowInvalid, InputError) as other:
+                        if _COARSE.search(str(other)) is None:  # the times fit now, another value does not
+                            raise
         raise
 
 

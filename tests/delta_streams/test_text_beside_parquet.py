@@ -88,3 +88,11 @@ def test_finer_times_of_day_beside_the_year_9999(catalog, tmp_path):
     table.append_files(tmp_path / "a.csv")
     table.compact()
     assert table.read(filter=[("id", "==", 1)]).to_pylist() == [{"id": 1, "until": last, "at": noon}]
+
+
+def test_a_value_beside_finer_times_is_named_and_not_the_times(catalog, tmp_path):
+    table = catalog.create_table("t", primary_keys=["id"])
+    table.append(pa.table({"id": [0], "n": [0], "at": pa.array([datetime.time(12)], pa.time64("us"))}))
+    (tmp_path / "a.csv").write_text("id,at,n\n1,12:00:00.000000000,many\n")
+    with pytest.raises(InputError, match=r"column 'n' is int64 in earlier rows or files, and 'many' is not$"):
+        table.append_files(tmp_path / "a.csv")
