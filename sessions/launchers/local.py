@@ -21,8 +21,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from multiprocessing import forkserver
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
@@ -61,7 +61,7 @@ class LocalLauncher:
         logs.mkdir(parents=True, exist_ok=True)
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([*_PRELOADED, *preloaded])
-        with environment_of_children(one_heap.ENVIRONMENT):
+        with environment_of_children(one_heap.ENVIRONMENT), _deaf_to_ctrl_c():
             forkserver.ensure_running()  # it imports while the first job run is planned
         self._groups: dict[str, ForkServerProcess | GroupStatus] = {}
         self._dying: list[ForkServerProcess] = []
@@ -159,6 +159,19 @@ class LocalLauncher:
         return self._logs / f"{group_id}.log"
 
 
+@contextlib.contextmanager
+def _deaf_to_ctrl_c() -> Iterator[None]:
+    """Processes that this block starts get no SIGINT. A terminal sends it to the fork server as well, which ignores it
+    only once it has imported everything: before, it would end with a traceback. It has a helper, which is started
+    first, because starting that one lets SIGINT in again."""
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _started(process: ForkServerProcess) -> None:
     """Start a process, if there are enough free descriptors: otherwise multiprocessing would leave some open."""
     try:
@@ -192,6 +205,7 @@ def run_in_own_session(run: RunGroup, spec: GroupSpec, log: str) -> None:
     """The main function of a group's process. It leads a session of its own, so that a signal reaches all its
     children."""
     os.setsid()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for stream in (1, 2):
         os.dup2(output, stream)

@@ -28,5 +28,6 @@ def ended_well(state_uri: str, job_run_id: str, group: str, epoch: int) -> int:
 def telling_its_heap(state_uri: str, job_run_id: str, group: str, epoch: int) -> int:
     import pyarrow
 
-    print(job_run_id, pyarrow.default_memory_pool().backend_name, os.environ.get("MALLOC_ARENA_MAX"))
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    print(job_run_id, pyarrow.default_memory_pool().backend_name, os.environ.get("MALLOC_ARENA_MAX"), blocked)
     return 0
