@@ -63,12 +63,15 @@ class Program:
         gc.set_threshold(GARBAGE_AFTER)
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start threads for algebra that we never do
         write_ascii_where_utf8_is_not_read()
+        stdout = sys.stdout
         try:
             status = self.run(sys.argv[1:], context)
             sys.stdout.flush()
         except (BrokenPipeError, SystemExit) as stop:
-            # `| head` closed the pipe; click and rich turn that into SystemExit.
-            if isinstance(stop, SystemExit) and not isinstance(stop.__context__, BrokenPipeError):
+            # `| head` closed the pipe. rich raises SystemExit while it handles that; click does afterwards, and has put
+            # another stream in place of stdout.
+            is_of_pipe = isinstance(stop, BrokenPipeError) or isinstance(stop.__context__, BrokenPipeError)
+            if not is_of_pipe and sys.stdout is stdout:
                 raise
             _write_nowhere()
             status = 0
