@@ -1,12 +1,14 @@
 """Tables on stdout.
 
-on a terminal    as wide as it is: long errors are folded, the other columns keep each value on one line
+on a terminal    as wide as it is: long errors are folded, the other columns keep each value on one line. Where these
+                 do not fit, the table is wider
 into a pipe      as wide as the table needs, so that a row is a line: `status … | grep run-7`
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from copy import deepcopy
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -56,12 +58,25 @@ def visible(text: str, kept: str = "") -> str:
 
 
 def print_whole(table: RenderableType) -> None:
-    """Print without cutting anything off."""
+    """Print without cutting anything off: a terminal that is too narrow breaks the lines."""
     from rich.measure import Measurement
 
     from deltacompact.cli.console import out
 
-    if not out.is_terminal:
-        options = out.options.update(max_width=_PIPE_WIDTH_MAX)
-        out.width = max(out.width, Measurement.get(out, options, table).maximum)
+    options = out.options.update(max_width=_PIPE_WIDTH_MAX)
+    least = _folded(table) if out.is_terminal else table
+    out.width = max(out.width, Measurement.get(out, options, least).maximum)
     out.print(table)
+
+
+def _folded(table: RenderableType) -> RenderableType:
+    """The table with each column that folds as narrow as it may be. What is no table fits any width."""
+    from rich.table import Table
+
+    if not isinstance(table, Table):
+        return ""
+    narrow = deepcopy(table)
+    for column in narrow.columns:
+        if not column.no_wrap:
+            column.max_width = column.min_width
+    return narrow

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 from sessions_records import NOW_S, job_run, session
 
 from deltacompact.base.errors import ConflictError, InputError, Interrupted
@@ -13,6 +15,7 @@ from deltacompact.cli.answers import Failed
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.model import JobRunState, SessionState, Trouble
 from sessions.cli import run
+from sessions.cli.printed import plain_table, print_whole
 from sessions.cli.waiting import JobRunWait, NotSucceeded, check_outcome
 from sessions.queues.directory import DirectoryQueue
 from sessions.queues.queue import DeadReason
@@ -153,3 +156,16 @@ def test_wait_needs_the_state(tmp_path, capsys):
     assert run([*command, "--timeout", "5"]) == 2
     assert run([*command, "--wait", "--state", str(tmp_path / "state"), "--timeout", "0"]) == 1
     assert "goes on" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("width", "lines"), [(20, 4), (200, 2)])
+def test_a_narrow_terminal_cuts_no_name_off(monkeypatch, width, lines):
+    """The name of a job run was left out where the terminal had 40 columns."""
+    out = Console(file=io.StringIO(), force_terminal=True, width=width, no_color=True)
+    monkeypatch.setattr("deltacompact.cli.console.out", out, raising=False)
+    table = plain_table("job run", "state", "why")
+    table.add_row("nightly-of-all-orders", "nothing_to_do", "no delta since position 7")
+    print_whole(table)
+    said = out.file.getvalue()
+    assert "nightly-of-all-orders  nothing_to_do  no delta" in said
+    assert len(said.splitlines()) == lines, "a reason is folded all the same"
