@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import deltacompact
-from deltacompact.base.errors import SchemaError
+from deltacompact.base.errors import InputError, SchemaError
 from deltacompact.delta_streams.appending.other_partitions import OtherPartitions
 from deltacompact.storage.memory import MemoryStore
 
@@ -210,3 +210,33 @@ def test_an_append_to_many_new_partitions_asks_for_others_once(partitions):
         return store.requests.count(("list", "orders/partitions/"))
 
     assert listings(5) == listings(1) > 0
+
+
+def test_text_with_columns_that_the_last_partition_lacks_takes_the_types_of_its_own_partitions(tmp_path):
+    table = deltacompact.open_catalog(str(tmp_path / "lake")).create_table("orders", ["day"], ["id"])
+    table.append(pa.table({"id": [1], "price": [1.5], "code": ["x"]}), {"day": "1"})
+    table.append(pa.table({"id": [1], "tags": [["a"]], "size": [2.5]}), {"day": "2"})
+    table.append(pa.table({"id": [1]}), {"day": "3"})
+
+    def append(name, text):
+        (tmp_path / name).write_text(text)
+        # A process that remembers nothing, as each call of the command line is.
+        return deltacompact.open_catalog(str(tmp_path / "lake")).table("orders").append_files([tmp_path / name])
+
+    append("a.csv", "day,id,price,code,size\n1,2,3,007,\n2,2,,,4\n3,2,,,5\n")
+    append("b.json", '{"day": "1", "id": 3, "code": "008"}\n{"day": "2", "id": 3, "tags": ["b"], "size": 6}\n')
+    names = ["day", "id", "price", "code", "size", "tags"]
+    found = table.read(columns=names).to_pylist()
+    assert sorted(tuple(row[name] for name in names) for row in found) == [
+        ("1", 1, 1.5, "x", None, None),
+        ("1", 2, 3.0, "007", None, None),
+        ("1", 3, None, "008", None, None),
+        ("2", 1, None, None, 2.5, ["a"]),
+        ("2", 2, None, None, 4.0, None),
+        ("2", 3, None, None, 6.0, ["b"]),
+        ("3", 1, None, None, None, None),
+        ("3", 2, None, None, 5.0, None),
+    ]
+    with pytest.raises(InputError, match=r"c\.csv: column 'price' is double in earlier rows or files, and 'cheap' is"):
+        append("c.csv", "day,id,price\n1,4,cheap\n")
+    assert table.read().num_rows == 8

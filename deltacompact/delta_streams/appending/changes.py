@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from deltacompact.base import expect
-from deltacompact.base.errors import ConflictError, DeltaCompactError, InputError
+from deltacompact.base.errors import ConflictError, DeltaCompactError, InputError, SchemaError
 from deltacompact.base.model import Appended, ContentType, DataFile, Delta, OperationType, Partition, Table
 from deltacompact.base.partitions import all_done, done_for_each
 from deltacompact.base.wording import one_line
@@ -180,7 +180,8 @@ class ChangesWriter:
 
     def append(self, tables: Any) -> Appended:
         """Commit the rows. Raises InputError, before anything is committed, naming table and row."""
-        return self._append(self._events(table, origin) for table, origin in _numbered(tables))
+        self._prepare(self._events(table, origin) for table, origin in _numbered(tables))
+        return self._commit_all()
 
     def append_files(self, sources: Sequence[str], content_type: ContentType | None) -> Appended:
         """Commit the rows of files. Raises InputError, before anything is committed, naming file and row or line."""
@@ -188,9 +189,18 @@ class ChangesWriter:
         if isinstance(says, Operations):
             sources = says.in_order(sources)
         distinct = {canonical_name(source): source for source in sources}
-        return self._append(self._events_of(distinct.values(), content_type))
+        while True:
+            try:
+                self._prepare(self._events_of(distinct.values(), content_type))
+            except SchemaError:
+                if not self._knows_more_types():
+                    raise
+                self._parts, self._source = {}, SourceTable()
+            else:
+                return self._commit_all()
 
-    def _append(self, batches: Iterable[Events]) -> Appended:
+    def _prepare(self, batches: Iterable[Events]) -> None:
+        """Write files, and check that they can be committed."""
         try:
             for events in joined(batches):
                 self._write(events)
@@ -201,6 +211,8 @@ class ChangesWriter:
             for part in self._parts.values():
                 part.writer.discard(part.files)
             raise
+
+    def _commit_all(self) -> Appended:
         return Appended(tuple(self._committed(sorted(self._parts.values(), key=lambda part: str(part.partition)))))
 
     # Reading
@@ -266,6 +278,18 @@ class ChangesWriter:
         if not self._options.routed:
             return self._writer_of(self._partition({})).fit.known_types()
         return self._known_of_table().columns
+
+    def _knows_more_types(self) -> bool:
+        """Whether partitions that rows went to have types for columns of text that the table's last partition lacks."""
+        if not self._options.routed:
+            return False
+        known, keys = self._known_of_table(), self._table.keys
+        types = known.columns
+        fits = [part.writer.fit for part in self._parts.values()]
+        for found in all_done(fits, StreamFit.known_types, self._catalog.at_once):
+            types = schemas.with_types(types, found, keys.columns if keys else ())
+        self._known = replace(known, columns=types)
+        return schemas.known_types(types) != schemas.known_types(known.columns)
 
     def _known_of_table(self) -> KnownPartitions:
         if self._known is None:
