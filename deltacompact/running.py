@@ -37,11 +37,12 @@ if TYPE_CHECKING:  # importing PyIceberg takes a second
 
 def compact_job(catalog: Streams, request: Request, sinks: Sequence[EventSink]) -> CompactionResult:
     """Run a request: each partition in its own session, events to the sinks."""
-    job = prepare(catalog, request)
-    emit = fan_out([*sinks, *sinks_asked_for(catalog.store.uri)])
-    with telling_interrupts(), session_memory(request.options.memory_bytes):
-        results = _sessions(job, emit)
-        publication = _shown(catalog, job)
+    with session_memory(request.options.memory_bytes):
+        job = prepare(catalog, request)
+        emit = fan_out([*sinks, *sinks_asked_for(catalog.store.uri)])
+        with telling_interrupts():
+            results = _sessions(job, emit)
+            publication = _shown(catalog, job)
     keep_listing(catalog, job.destination_table_id, [work.partition for work in job.work])
     done = CompactionResult(job.source_table_id, job.destination_table_id, tuple(results), publication)
     if done.errors and len(done.errors) == len(results):

@@ -23,6 +23,7 @@ from deltacompact.job import plan_work
 from deltacompact.running import run_session
 from deltacompact.storage.local import LocalStore
 from deltacompact.table.ports import PartitionSnapshot
+from deltacompact.tabular.allocator import session_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,8 @@ def _append(folder: Path, shape: Shape) -> None:
 
 
 def _run(folder: Path, shape: Shape, trouble: Trouble, seed: int) -> dict[str, Any]:
-    return asdict(run(DeltaStreamCatalog(LocalStore(folder)), shape, trouble, seed))
+    with session_memory():
+        return asdict(run(DeltaStreamCatalog(LocalStore(folder)), shape, trouble, seed))
 
 
 def run(catalog: DeltaStreamCatalog, shape: Shape, trouble: Trouble, seed: int = 1, charged: bool = True) -> Measured:

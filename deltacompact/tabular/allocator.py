@@ -1,4 +1,5 @@
-"""Chooses a session's allocators: Arrow has its own, NumPy and the kernels use the C library's malloc.
+"""Chooses a session's allocators: Arrow has its own, NumPy and the kernels use the C library's malloc. While sessions
+work, Python looks for garbage seldom (base/garbage.py).
 
     mimalloc, Arrow's default       a 2 MiB page, cleared by the OS, for the first 64 KiB of each growing buffer
     jemalloc                        4 KiB pages as they are touched; freed pages are kept for ten seconds
@@ -16,13 +17,14 @@ does the one heap with which programs of ours begin (base/one_heap.py).
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import threading
 from collections.abc import Iterator
 
 import pyarrow as pa
 
-from deltacompact.base import one_heap
+from deltacompact.base import garbage, one_heap
 from deltacompact.base.one_heap import ARROW_CHOSEN_BY, set_malloc
 
 _KEPT_MS = 10_000
@@ -38,11 +40,13 @@ _USUAL_BYTES, _USUAL_BLOCK_BYTES = 64 << 20, 32 << 20
 
 _lock = threading.Lock()
 _sessions = 0
-_before: pa.MemoryPool | None = None
+_before: tuple[pa.MemoryPool, tuple[int, int, int]] | None = None
+"""Of this process: Arrow's allocator, and when Python looks for garbage."""
 
 
 def choose(memory_bytes: int | None = None) -> None:
     """Use jemalloc and keep freed memory until the process ends: for worker processes, which do nothing else."""
+    garbage.look_seldom()
     if one_heap.is_shared():
         one_heap.keep(memory_bytes)
         return
@@ -64,7 +68,7 @@ def session_memory(memory_bytes: int | None = None) -> Iterator[None]:
     global _sessions, _before
     with _lock:
         if _sessions == 0:
-            _before = pa.default_memory_pool()
+            _before = pa.default_memory_pool(), gc.get_threshold()
             choose(memory_bytes)
         _sessions += 1
     try:
@@ -72,9 +76,10 @@ def session_memory(memory_bytes: int | None = None) -> Iterator[None]:
     finally:
         with _lock:
             _sessions -= 1
-            if _sessions == 0:
+            if _sessions == 0 and _before is not None:
                 if _free_to_choose():
-                    pa.set_memory_pool(_before)
+                    pa.set_memory_pool(_before[0])
+                gc.set_threshold(*_before[1])
                 set_malloc(_USUAL_BYTES, _USUAL_BLOCK_BYTES)
                 _before = None
 
