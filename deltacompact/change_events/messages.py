@@ -26,8 +26,9 @@ from deltacompact.change_events.envelopes import PAYLOAD, TOMBSTONE
 from deltacompact.change_events.events import Origin
 from deltacompact.change_events.formats import Envelope
 from deltacompact.tabular import column_types, schemas
+from deltacompact.tabular.file_text import in_blocks
 from deltacompact.tabular.inferred_numbers import inexact_row, refused
-from deltacompact.tabular.text_files import in_blocks, in_finer_units, parsed_type
+from deltacompact.tabular.text_types import in_finer_units, parsed_type
 
 _WITH_SCHEMA = r'^\s*\{\s*"schema"\s*:\s*\{'
 _NEXT_FIELD = re.compile(r'\s*,\s*"([^"]*)"\s*:')

@@ -2,7 +2,7 @@
 
 files             rows of a file in slices; start here                  formats       formats by file name extension
 inspecting        what a file is, before it gets into a table           units         stripes, batches, whole texts
-parquet_read      Parquet in batches that fit the memory                text_files    CSV and JSON lines
+parquet_read      Parquet in batches that fit the memory                text_files    rows of any text file
 prefetch          makes the next batch while this one is used           damage        errors name the file
 schemas           one schema for many files                             column_types  wider types, stored types
 conversion        casts that change no value
@@ -17,6 +17,8 @@ stamps            has a file changed since it was appended?             key_rang
 export            writes a file that a user named                       fingerprint   a sum of rows that moving keeps
 fingerprint_sql   the same sum in Spark and DuckDB                      key_values    key ranges of text files
 loads             joins tables into batches of some bytes               orc_files     ORC, damaged files too
+csv_files         CSV                                                   json_files    JSON lines
+file_text         the text of a file, decompressed                      text_types    the types in which text is parsed
 feather_files     Arrow files and streams, damaged ones too
 partition_texts   partition values beside the columns of files
 beginnings        what a file is, where its name is wrong

@@ -130,63 +130,92 @@ def _described(
     exact: Iterable[str],
 ) -> DataFile:
     """What an opened file tells of itself."""
-    decoded_bytes, group_bytes, widest, parquet, far, nulls = None, None, None, None, None, None
+    parquet = None
     match content_type:
         case ContentType.PARQUET:
             parquet = parquet_read.described(source)
-            schema, rows = parquet.metadata.schema.to_arrow_schema(), parquet.metadata.num_rows
-            decoded_bytes = parquet_read.decoded_bytes(parquet, schema.names)
-            group_bytes = parquet_read.group_bytes(parquet, schema.names)
-            widest = parquet_read.widest_row_bytes(source, parquet)
-            far = far_values.of_footer(parquet.metadata, schema)
-            nulls = null_counts.of_footer(parquet.metadata, schema, keys)
+            file = _of_parquet(source, path, parquet, keys)
         case ContentType.ORC:
             from deltacompact.tabular.orc_files import open_orc
 
             orc = open_orc(source)
-            schema, rows = orc.schema, orc.nrows
+            file = DataFile(UNNUMBERED, path, content_type, orc.nrows, 0, orc.schema)
         case ContentType.FEATHER:
             batches = feather_files.batches_of(source, None)
-            schema, rows, group_bytes = batches.schema, sum(batches.rows), max(batches.bytes, default=0)
+            file = DataFile(UNNUMBERED, path, content_type, sum(batches.rows), 0, batches.schema)
+            file = replace(file, group_bytes=max(batches.bytes, default=0))
         case _:
-            table = read_text(source, path, content_type, known, None)
-            schemas.check_columns(table.schema, path)
-            if content_type is ContentType.CSV and not table.num_rows:
-                _check_header(table.schema.names, path, keys)
-            _check_text(table)
-            inferred_numbers.check_keys(table, exact, path)
-            if partition:
-                partition_texts.check_partition_values(table, partition, path)
-            return DataFile(
-                *(UNNUMBERED, path, content_type, table.num_rows, 0, table.schema),
-                decoded_bytes=int(table.nbytes),
-                far=far_values.of_table(table),
-                nulls=null_counts.of_table(table, keys),
-                ranges=key_values.of_table(table, keys),
+            return _of_text(
+                read_text(source, path, content_type, known, None), path, content_type, partition, keys, exact
             )
-    schemas.check_columns(schema, path)
-    file = DataFile(
-        *(UNNUMBERED, path, content_type, rows, 0, schema),
-        decoded_bytes=decoded_bytes,
-        group_bytes=group_bytes,
-        widest_row_bytes=widest,
+    schemas.check_columns(file.schema, path)
+    return _with_measures(source, file, parquet, partition, keys)
+
+
+def _of_text(
+    table: pa.Table,
+    path: str,
+    content_type: ContentType,
+    partition: Partition | None,
+    keys: Sequence[str],
+    exact: Iterable[str],
+) -> DataFile:
+    """The file of a text with these rows."""
+    schemas.check_columns(table.schema, path)
+    if content_type is ContentType.CSV and not table.num_rows:
+        _check_header(table.schema.names, path, keys)
+    _check_text(table)
+    inferred_numbers.check_keys(table, exact, path)
+    if partition:
+        partition_texts.check_partition_values(table, partition, path)
+    return DataFile(
+        *(UNNUMBERED, path, content_type, table.num_rows, 0, table.schema),
+        decoded_bytes=int(table.nbytes),
+        far=far_values.of_table(table),
+        nulls=null_counts.of_table(table, keys),
+        ranges=key_values.of_table(table, keys),
     )
+
+
+def _of_parquet(source: pa.NativeFile, path: str, parquet: parquet_read.Described, keys: Sequence[str]) -> DataFile:
+    """The file as its footer tells. What no statistics tell is None."""
+    schema = parquet.metadata.schema.to_arrow_schema()
+    return DataFile(
+        *(UNNUMBERED, path, ContentType.PARQUET, parquet.metadata.num_rows, 0, schema),
+        decoded_bytes=parquet_read.decoded_bytes(parquet, schema.names),
+        group_bytes=parquet_read.group_bytes(parquet, schema.names),
+        widest_row_bytes=parquet_read.widest_row_bytes(source, parquet),
+        far=far_values.of_footer(parquet.metadata, schema),
+        nulls=null_counts.of_footer(parquet.metadata, schema, keys),
+    )
+
+
+def _with_measures(
+    source: pa.NativeFile,
+    file: DataFile,
+    parquet: parquet_read.Described | None,
+    partition: Partition | None,
+    keys: Sequence[str],
+) -> DataFile:
+    """The file with its far values and null keys, from its rows where the footer has none; checks its partition."""
+    names = file.schema.names
     near = parquet_read.is_near(source)
-    named = [name for name in (partition.names if partition else ()) if name in schema.names]
-    ranged = far_values.ranged_columns(schema) if far is None else []
-    counted = [name for name in keys if name in schema.names] if nulls is None else []
+    named = [name for name in (partition.names if partition else ()) if name in names]
+    ranged = far_values.ranged_columns(file.schema) if file.far is None else []
+    counted = [name for name in keys if name in names] if file.nulls is None else []
+    far, nulls = file.far, file.nulls
     wanted = list(dict.fromkeys([*named, *ranged, *counted]))
     if wanted and (near or named):  # a remote file too: a row of another partition would block this partition
         of_parts = []
         source.seek(0)
         if parquet is None:
             source = source if near else pa.BufferReader(source.read_buffer())
-            units = units_of(source, file, wanted, 0, rows)
+            units = units_of(source, file, wanted, 0, file.rows)
         else:
-            units = parquet_read.batches(source, parquet, wanted, 0, rows, READ_LIMITS)
+            units = parquet_read.batches(source, parquet, wanted, 0, file.rows, READ_LIMITS)
         for _, table in units:
             if partition:
-                partition_texts.check_partition_values(table, partition, path)
+                partition_texts.check_partition_values(table, partition, file.path)
             of_parts.append((far_values.of_table(table), null_counts.of_table(table, counted)))
         far = far_values.merged(part for part, _ in of_parts) if far is None else far
         nulls = null_counts.merged(part for _, part in of_parts) if nulls is None else nulls

@@ -462,7 +462,7 @@ def test_gzip_of_several_members_is_read_to_the_end(tmp_path, catalog):
     ids=["to the end", "CRLF", "to the next quote", "beyond a block", "TSV", "in the header", "closed"],
 )
 def test_a_quote_that_is_not_closed_takes_no_rows_away(catalog, tmp_path, monkeypatch, text, line):
-    monkeypatch.setattr("deltacompact.tabular.text_files.TEXT_BLOCK_BYTES", 100)
+    monkeypatch.setattr("deltacompact.tabular.file_text.TEXT_BLOCK_BYTES", 100)
     (path := tmp_path / ("a.tsv" if "\t" in text else "a.csv")).write_text(text, newline="")
     if line is None:
         catalog.append_files("t", path)
@@ -702,7 +702,7 @@ def test_json_that_is_not_utf_8_is_refused(catalog, tmp_path):
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.json", "messages.json"])
 def test_a_row_may_be_longer_than_a_block_of_the_parser(catalog, tmp_path, monkeypatch, name):
     """It was refused: 'straddling object straddles two block boundaries (try to increase block size?)'."""
-    monkeypatch.setattr("deltacompact.tabular.text_files.TEXT_BLOCK_BYTES", 50)
+    monkeypatch.setattr("deltacompact.tabular.file_text.TEXT_BLOCK_BYTES", 50)
     rows = [{"id": number, "v": "x" * length} for number, length in enumerate([1, 3_000, 20, 700])]
     lines = [f"{row['id']},{row['v']}" for row in rows] if ".csv" in name else [json.dumps(row) for row in rows]
     if name == "messages.json":

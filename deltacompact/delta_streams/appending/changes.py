@@ -44,7 +44,7 @@ from deltacompact.storage.opening import as_uri, open_object
 from deltacompact.tabular import files, formats, inspecting, partition_texts, schemas
 from deltacompact.tabular.avro_files import read_avro
 from deltacompact.tabular.damage import naming
-from deltacompact.tabular.text_files import whole_text
+from deltacompact.tabular.file_text import whole_text
 
 if TYPE_CHECKING:
     from deltacompact.delta_streams.streams import Streams

@@ -1,0 +1,95 @@
+"""Rows of JSON lines.
+
+{"id": 1, "day": null}     one JSON object a line; the file has each column that an object names
+{"day": null}              so this file has no column id, even if the table has one
+{"s": {"a": 1, "b": 2}}    b is kept, although earlier files have a struct of a alone
+{"m": {"k": 1}}            refused where the table has a map m: a key that a line lacks cannot be told from a null
+"""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+import pyarrow.json
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.model import ContentType
+from deltacompact.tabular.file_text import FileText, in_blocks
+from deltacompact.tabular.text_types import not_of_type, parsed_type
+
+_NO_SUCH_VALUE = re.compile(r"Failed to convert JSON to [^,]+, couldn't parse:(.*)", re.DOTALL)
+
+
+def read_json(text: FileText, types: dict[str, pa.DataType], columns: list[str] | None) -> pa.Table:
+    """The objects as rows. The first byte must be `{`: lines with `null` alone would make pyarrow end the process."""
+    first = text.begins_with()
+    if not first:
+        return pa.schema([(name, types[name]) for name in columns or ()]).empty_table()
+    if first != b"{":
+        what = "a JSON array" if first == b"[" else "text that is no JSON object"
+        raise InputError(f"it holds {what}, but it must hold one JSON object a line")
+    if columns is not None:
+        return _parsed(text, {name: types[name] for name in columns if name in types}, "ignore")
+    table = _parsed(text, types, "infer")
+    if all(column.null_count for column in table.columns):
+        _check_objects(text)
+    # The parser adds every column of the given types. A column with a value is in the text; a second pass, without the
+    # types of the others, finds which of them are.
+    doubtful = {name for name in types if table[name].null_count == table.num_rows}
+    if not doubtful:
+        return table
+    certain = {name: type_ for name, type_ in types.items() if name not in doubtful}
+    own = set(_parsed(text, certain, "infer").column_names)
+    return table.select([name for name in table.column_names if name in own])
+
+
+def _check_objects(text: FileText) -> None:
+    """Raise InputError for a line `null`: the parser takes it for a row of nulls, and a null is a key like others."""
+    with text.opened() as opened:
+        lines = bytes(opened.read()).splitlines()
+    number = next((number for number, line in enumerate(lines, 1) if line.strip() == b"null"), None)
+    if number is not None:
+        raise InputError(f"line {number:,} holds null, but it must hold one JSON object")
+
+
+def column_named(text: FileText, types: dict[str, pa.DataType], said: str) -> str | None:
+    """What the parser says of a value that is not of the type that its column has, with the column's name.
+
+    The parser names no column, so look for the one without which the text can be parsed. None: it is not one of these.
+    """
+
+    def fails(names: list[str]) -> bool:
+        try:
+            _parsed(text, {name: parsed_type(types[name], ContentType.JSON) for name in names}, "ignore")
+        except pa.ArrowInvalid:
+            return True
+        return False
+
+    names = list(types)
+    if fails([]) or not fails(names):
+        return None
+    while len(names) > 1:
+        half = names[: len(names) // 2]
+        names = half if fails(half) else names[len(half) :]
+    type_ = types[names[0]]
+    if pa.types.is_map(type_) or "JSON to null from" in said:  # see `parsed_type`
+        return (
+            f"column {names[0]!r} is {type_} in earlier files, and JSON with a map in it cannot be read: "
+            "write it as Parquet"
+        )
+    if (value := _NO_SUCH_VALUE.search(said)) is not None:
+        return not_of_type(names[0], str(type_), value[1])
+    return f"column {names[0]!r} is {type_} in earlier rows or files, and this text has other values ({said})"
+
+
+def _parsed(text: FileText, types: dict[str, pa.DataType], unexpected: str) -> pa.Table:
+    return in_blocks(
+        lambda block_bytes: pa.json.read_json(
+            text.opened(),
+            read_options=pa.json.ReadOptions(block_size=block_bytes),
+            parse_options=pa.json.ParseOptions(
+                explicit_schema=pa.schema(list(types.items())), unexpected_field_behavior=unexpected
+            ),
+        )
+    )
