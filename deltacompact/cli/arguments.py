@@ -12,6 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from deltacompact.base.errors import InputError
+from deltacompact.cli.finite_range import FiniteRange
 
 if TYPE_CHECKING:
     from deltacompact.base.model import Partition
@@ -144,7 +145,7 @@ def all_of(*options: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def price_option(help_: str) -> Callable[[Any], Any]:
-    return click.option("--usd-per-core-hour", type=click.FloatRange(min=0), metavar="USD", help=help_)
+    return click.option("--usd-per-core-hour", type=FiniteRange(min=0), metavar="USD", help=help_)
 
 
 def schema_mode_option(help_: str) -> Callable[[Any], Any]:

@@ -17,10 +17,11 @@ from deltacompact.base.settings import COUNT_MAX, DEFAULTS, EXECUTORS, HASH_BUCK
 from deltacompact.cli.arguments import all_of, any_catalog_argument, json_option, table_argument
 from deltacompact.cli.byte_size import BOUND
 from deltacompact.cli.detail import detail_options
+from deltacompact.cli.finite_range import FiniteRange
 from deltacompact.cli.sections import delta_stream_option
 
 _DECLARED = declared(Options)
-RATE = click.FloatRange(min=0, min_open=True)
+RATE = FiniteRange(min=0, min_open=True)
 COUNT = click.IntRange(1, COUNT_MAX)
 
 
@@ -90,7 +91,7 @@ _SIZES = (
     field_option("--rows-per-round", type=COUNT, metavar="N"),
     field_option("--rows-per-file", "rows_per_compacted_file", type=COUNT, metavar="N"),
     field_option("--target-file-bytes", type=COUNT, metavar="N"),
-    field_option("--rewrite-dead-fraction", type=click.FloatRange(0, 1), metavar="SHARE"),
+    field_option("--rewrite-dead-fraction", type=FiniteRange(0, 1), metavar="SHARE"),
     field_option("--purge", is_flag=True, more="Run vacuum afterwards."),
     delta_stream_option(
         "--content-type",

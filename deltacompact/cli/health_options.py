@@ -16,6 +16,7 @@ from deltacompact.base.settings import Between, Count
 from deltacompact.base.thresholds import Thresholds
 from deltacompact.cli.arguments import all_of
 from deltacompact.cli.detail import verbose_option
+from deltacompact.cli.finite_range import FiniteRange
 from deltacompact.cli.sections import health_option
 
 NEEDS_PLOT = "It needs matplotlib: pip install 'deltacompact[plot]'."
@@ -41,7 +42,7 @@ def _threshold(flag: str, name: str, metavar: str) -> Callable[..., Any]:
 def _range(kind: Count | Between, in_units: bool) -> click.ParamType[Any]:
     if isinstance(kind, Count) and not in_units:
         return click.IntRange(min=kind.least)
-    return click.FloatRange(kind.least, None if in_units or kind.most == math.inf else kind.most)
+    return FiniteRange(kind.least, None if in_units or kind.most == math.inf else kind.most)
 
 
 health_options = all_of(

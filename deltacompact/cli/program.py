@@ -32,7 +32,6 @@ from deltacompact.cli.meant import with_what_was_meant
 
 _INTERRUPTED = 130
 
-click.FloatRange.name = "number"  # "many" would be "not a valid float range"
 click.IntRange.name = "whole number"
 
 _FULL = [(number, os.strerror(number)) for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)]

@@ -18,6 +18,7 @@ import click
 from deltacompact.base.errors import InputError
 from deltacompact.cli.answers import answer, note
 from deltacompact.cli.arguments import any_catalog_argument, json_option, table_argument
+from deltacompact.cli.finite_range import FiniteRange
 from deltacompact.cli.place import place_of, place_options
 from deltacompact.cli.reads_options import reads_options, report_lines
 from deltacompact.cli.sections import WithSections
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--depth",
-    type=click.FloatRange(min=1),
+    type=FiniteRange(min=1),
     multiple=True,
     default=(2.0, 8.0),
     show_default=True,

@@ -30,6 +30,7 @@ from deltacompact.cli.arguments import (
     table_argument,
 )
 from deltacompact.cli.detail import verbose_option
+from deltacompact.cli.finite_range import FiniteRange
 from deltacompact.cli.health_options import health_options
 from deltacompact.cli.place import place_options
 from deltacompact.cli.sections import (
@@ -333,7 +334,7 @@ def rehash(
 @partition_option
 @click.option(
     "--older-than-hours",
-    type=click.FloatRange(min=0),
+    type=FiniteRange(min=0),
     default=72.0,
     show_default=True,
     metavar="HOURS",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from deltacompact.base.errors import InputError
+from deltacompact.cli.finite_range import FiniteRange
 
 if TYPE_CHECKING:
     from sessions.documents.instruction import Instruction
@@ -51,16 +51,10 @@ def port_option(what: str, default: int | None = None) -> Callable[[F], F]:
     )
 
 
-class Seconds(click.FloatRange):
-    """A number of seconds: neither infinite nor "nan", which no comparison would refuse."""
+class Seconds(FiniteRange):
+    """A number of seconds."""
 
-    name = "seconds"
-
-    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> float:
-        seconds = float(super().convert(value, parameter, context))
-        if not math.isfinite(seconds):
-            self.fail(f"{value} is no number of seconds.", parameter, context)
-        return seconds
+    name = "number of seconds"
 
 
 def seconds_option(name: str, default: float, least: float, most: float | None, text: str) -> Callable[[F], F]:

@@ -326,6 +326,8 @@ def test_the_class_of_a_key_has_the_right_article(tmp_path):
         (["compakt", "LAKE", "t"], "No such command 'compakt'. Did you mean compact?"),
         (["xyz"], "No such command 'xyz'."),
         (["check", "LAKE", "t", "--health", "--max-dead-share", "30%"], "'30%' is not a valid number."),
+        (["check", "LAKE", "t", "--health", "--max-dead-share", "nan"], "'nan' is not a valid number."),
+        (["show", "LAKE", "t", "--usd-per-core-hour", "inf"], "'inf' is not a valid number."),
         (["rehash", "LAKE", "t", "--hash-buckets", "many"], "'many' is not a valid whole number."),
     ],
 )
