@@ -29,7 +29,7 @@ from deltacompact.base.wording import one_line
 from deltacompact.cli.answers import Failed
 from sessions.base.model import JobRun, JobRunState
 from sessions.base.troubles import span, trouble_text
-from sessions.cli.printed import states_of
+from sessions.cli.printed import no_job_run, states_of
 from sessions.queues.queue import Queue
 from sessions.records.state_store import StateStore
 
@@ -119,7 +119,8 @@ class JobRunWait:
 
     def _progress(self, run: JobRun | None) -> str:
         if run is None:
-            return "not accepted yet"
+            is_missing = self._state.folder is not None and not self._state.folder.exists()
+            return f"not accepted yet, and {no_job_run(self._state)}" if is_missing else "not accepted yet"
         if run.trouble is not None:
             return f"waits: {trouble_text(run.trouble)}"
         sessions = self._state.some_sessions(run.id, run.session_ids) if run.state is JobRunState.RUNNING else []

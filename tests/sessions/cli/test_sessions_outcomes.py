@@ -91,6 +91,14 @@ def test_a_wait_that_is_over_leaves_the_job_run_alone(tmp_path):
     assert 59 < waited.now_s < 61 and waited.state.job_run("run-1").value.state is JobRunState.ACCEPTED
 
 
+def test_a_state_that_is_not_there_is_named_while_nothing_is_accepted(tmp_path):
+    waited = Waited(tmp_path)
+    waited.waiting._state = StateStore(str(tmp_path / "stat"))
+    with pytest.raises(NotSucceeded, match=r"not accepted yet, and no job run in .*stat/: there"):
+        waited.waiting.until_ended(3)
+    assert not (tmp_path / "stat").exists()
+
+
 def test_ctrl_c_leaves_the_job_run_alone_and_says_so(tmp_path):
     def interrupt(waited):
         raise KeyboardInterrupt
