@@ -201,12 +201,12 @@ def positions_at(
 
     Where each partition was, if it is `known`, saves opening those that are there still.
     """
-    partitions, unchanged = catalog.partitions(table_id), set[Partition]()
+    partitions, still = catalog.partitions(table_id), dict[Partition, StreamPosition]()
     if as_of is None and known and pays(catalog, len(partitions)):
-        unchanged = unchanged_streams(catalog, table_id, known)
+        still = {place: known[place] for place in unchanged_streams(catalog, table_id, known)}
 
     def position(place: Partition) -> StreamPosition | None:
-        return known[place] if known and place in unchanged else _position_at(catalog, table_id, place, as_of)
+        return still.get(place) or _position_at(catalog, table_id, place, as_of)
 
     found = side_by_side(partitions, position, catalog.at_once)
     return {place: position for place, position in zip(partitions, found, strict=True) if position is not None}

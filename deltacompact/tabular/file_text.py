@@ -30,6 +30,11 @@ class FileText:
     source: pa.NativeFile
     path: str
 
+    @classmethod
+    def of(cls, source: pa.NativeFile, path: str) -> FileText:
+        """The text of an opened file. One that is far away is fetched whole, because it is read more than once."""
+        return cls(source if parquet_read.is_near(source) else pa.BufferReader(source.read_buffer()), path)
+
     def opened(self) -> pa.NativeFile:
         """The text from its beginning."""
         codec, size = COMPRESSIONS.get(extensions(self.path)[1]), self.source.size()
@@ -77,9 +82,7 @@ class FileText:
 
 def whole_text(source: pa.NativeFile, path: str) -> bytes:
     """The decompressed text of a file."""
-    if not parquet_read.is_near(source):
-        source = pa.BufferReader(source.read_buffer())
-    with FileText(source, path).opened() as text:
+    with FileText.of(source, path).opened() as text:
         return bytes(text.read())
 
 

@@ -142,8 +142,10 @@ def _described(
             file = DataFile(UNNUMBERED, path, content_type, orc.nrows, 0, orc.schema)
         case ContentType.FEATHER:
             batches = feather_files.batches_of(source, None)
-            file = DataFile(UNNUMBERED, path, content_type, sum(batches.rows), 0, batches.schema)
-            file = replace(file, group_bytes=max(batches.bytes, default=0))
+            file = DataFile(
+                *(UNNUMBERED, path, content_type, sum(batches.rows), 0, batches.schema),
+                group_bytes=max(batches.bytes, default=0),
+            )
         case _:
             return _of_text(
                 read_text(source, path, content_type, known, None), path, content_type, partition, keys, exact

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ContentType
-from deltacompact.tabular import column_types, parquet_read, schemas
+from deltacompact.tabular import column_types, schemas
 from deltacompact.tabular.csv_files import read_csv
 from deltacompact.tabular.file_text import FileText
 from deltacompact.tabular.json_files import column_named, read_json
@@ -24,9 +24,7 @@ def read_text(
 
     `known` gives types, but never adds a column: a file that lacks a key column must not get it from here.
     """
-    if not parquet_read.is_near(source):
-        source = pa.BufferReader(source.read_buffer())  # it is read more than once
-    text = FileText(source, path)
+    text = FileText.of(source, path)
     types = {field.name: field.type for field in known or ()}
 
     def parsed(types: dict[str, pa.DataType]) -> pa.Table:

@@ -105,9 +105,10 @@ def expire(state: str, older_than_s: float, dry_run: bool, as_json: bool) -> Non
     from sessions.records.state_store import StateStore
 
     store = StateStore(state)
-    is_there = store.folder is None or store.folder.exists()  # asking for the store's time would make it
-    done = expire(store, older_than_s, dry_run) if is_there else Expired()
-    answer(as_json, {"dry_run": dry_run, **asdict(done)}, *(_lines(done, dry_run) if is_there else [no_job_run(store)]))
+    is_missing = store.is_missing  # asking for the store's time would make it
+    done = Expired() if is_missing else expire(store, older_than_s, dry_run)
+    lines = [no_job_run(store)] if is_missing else _lines(done, dry_run)
+    answer(as_json, {"dry_run": dry_run, **asdict(done)}, *lines)
 
 
 def changed_document(run: JobRun) -> dict[str, Any]:

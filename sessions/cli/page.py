@@ -37,7 +37,7 @@ def page(state: str, queue: str | None, port: int, host: str) -> None:
     stopping = threading.Event()
     with handled(stopping.set), served(store, opened, port, host, clock=clock_of(store)) as server:
         assert server is not None
-        if store.folder is not None and not store.folder.exists():  # a dispatcher may begin it later
+        if store.is_missing:  # a dispatcher may begin it later
             err.print(no_job_run(store), highlight=False, soft_wrap=True)
         out.print(f"the page is at {server.address} until Ctrl-C", highlight=False, soft_wrap=True)
         stopping.wait()

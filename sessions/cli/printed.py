@@ -25,8 +25,7 @@ _PIPE_WIDTH_MAX = 4000
 
 def no_job_run(state: StateStore) -> str:
     """The line for a state without job runs. Its folder may not be the one that was meant."""
-    missing = state.folder is not None and not state.folder.exists()
-    return f"no job run in {state.uri}{': there is no such folder' if missing else ''}"
+    return f"no job run in {state.uri}{': there is no such folder' if state.is_missing else ''}"
 
 
 def plain_table(*columns: str) -> Table:

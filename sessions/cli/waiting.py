@@ -119,8 +119,7 @@ class JobRunWait:
 
     def _progress(self, run: JobRun | None) -> str:
         if run is None:
-            is_missing = self._state.folder is not None and not self._state.folder.exists()
-            return f"not accepted yet, and {no_job_run(self._state)}" if is_missing else "not accepted yet"
+            return "not accepted yet" + (f", and {no_job_run(self._state)}" if self._state.is_missing else "")
         if run.trouble is not None:
             return f"waits: {trouble_text(run.trouble)}"
         sessions = self._state.some_sessions(run.id, run.session_ids) if run.state is JobRunState.RUNNING else []

@@ -115,6 +115,11 @@ class StateStore:
         root = getattr(self.store, "root", None)
         return root if isinstance(root, Path) else None
 
+    @property
+    def is_missing(self) -> bool:
+        """Whether the folder on this machine is not there: it may not be the one that was meant."""
+        return self.folder is not None and not self.folder.exists()
+
     # Job runs
 
     def accept(self, run: JobRun) -> bool:

@@ -193,7 +193,7 @@ class ChangesWriter:
             try:
                 self._prepare(self._events_of(distinct.values(), content_type))
             except SchemaError:
-                if not self._knows_more_types():
+                if not self._learns_types():
                     raise
                 self._parts, self._source = {}, SourceTable()
             else:
@@ -279,8 +279,8 @@ class ChangesWriter:
             return self._writer_of(self._partition({})).fit.known_types()
         return self._known_of_table().columns
 
-    def _knows_more_types(self) -> bool:
-        """Whether partitions that rows went to have types for columns of text that the table's last partition lacks."""
+    def _learns_types(self) -> bool:
+        """Ask the partitions that rows went to for types that the last partition lacks. False: they have none."""
         if not self._options.routed:
             return False
         known, keys = self._known_of_table(), self._table.keys

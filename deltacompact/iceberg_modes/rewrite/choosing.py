@@ -41,19 +41,19 @@ class RewriteReason(enum.StrEnum):
     OVERLAPS_WAITS = "overlaps_but_waits"
 
 
-_STAY = frozenset(
+ALONE = frozenset(
     {
-        RewriteReason.RIGHT_SIZE,
-        RewriteReason.BEING_REWRITTEN,
-        RewriteReason.INFREQUENT_STORAGE,
-        RewriteReason.NOT_WANTED,
-        RewriteReason.NOT_COMPARED,
-        RewriteReason.OVERLAPS_WAITS,
+        RewriteReason.MANY_DELETE_FILES,
+        RewriteReason.MANY_ROWS_DELETED,
+        RewriteReason.REWRITE_ALL,
+        RewriteReason.OVERLAPS,
     }
 )
-"""A file with one of these is no candidate."""
+"""A file with one of these is worth rewriting by itself."""
 _BY_LAYOUT = frozenset({RewriteReason.TOO_SMALL, RewriteReason.TOO_LARGE, RewriteReason.OVERLAPS})
 """Reasons that only cost readers time: without them, rows are read the same."""
+_REWRITTEN = ALONE | _BY_LAYOUT
+"""A file with any other reason stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +100,10 @@ def candidates(
             continue
         deletes = index.applying_to(entry)
         reason = _reason(entry, deletes, options, facts)
-        if reason in _STAY:
-            stays[reason] += 1
-        else:
+        if reason in _REWRITTEN:
             tasks.append(RewriteTask(entry, deletes, reason))
+        else:
+            stays[reason] += 1
     return tasks, stays
 
 

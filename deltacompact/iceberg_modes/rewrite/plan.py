@@ -32,7 +32,14 @@ from deltacompact.iceberg.table.pyiceberg_door.transforms import partition_colum
 from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID, has_lineage
 from deltacompact.iceberg.table.table_state import TableState, scope_of
 from deltacompact.iceberg_modes.plan import GROUPS_SHOWN, ModePlan, ScanTaskGroup
-from deltacompact.iceberg_modes.rewrite.choosing import NO_FACTS, FileFacts, RewriteReason, RewriteTask, candidates
+from deltacompact.iceberg_modes.rewrite.choosing import (
+    ALONE,
+    NO_FACTS,
+    FileFacts,
+    RewriteReason,
+    RewriteTask,
+    candidates,
+)
 from deltacompact.iceberg_modes.rewrite.options import NAME, JobOrder, RewriteOptions, Strategy
 from deltacompact.iceberg_modes.words import group_lines, stays_in_words
 from deltacompact.layout.extents import Extents
@@ -179,17 +186,6 @@ def plan_rewrite(
     )
 
 
-_ALONE = frozenset(
-    {
-        RewriteReason.MANY_DELETE_FILES,
-        RewriteReason.MANY_ROWS_DELETED,
-        RewriteReason.REWRITE_ALL,
-        RewriteReason.OVERLAPS,
-    }
-)
-"""A file with one of these is worth rewriting by itself."""
-
-
 def worth_it(members: Sequence[RewriteTask], options: RewriteOptions) -> bool:
     """Whether rewriting these files together gains something."""
     size = _bytes(members)
@@ -198,7 +194,7 @@ def worth_it(members: Sequence[RewriteTask], options: RewriteOptions) -> bool:
         (several and len(members) >= options.min_input_files)
         or (several and size > options.target_file_bytes)
         or size > options.max_file_bytes
-        or any(source.reason in _ALONE for source in members)
+        or any(source.reason in ALONE for source in members)
     )
 
 

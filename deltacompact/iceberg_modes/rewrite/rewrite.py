@@ -65,18 +65,16 @@ from deltacompact.layout.reads import columns_asked
 
 def _planned(call: Call[RewritePlan, RewriteResult], state: TableState, left: SessionsLeft) -> RewritePlan:
     busy = frozenset[str]().union(*(live.files for live in left.live if live.plan.mode == NAME))
-    return _plan(call, state, call.options, busy=busy)
+    return _plan(call, state, call.options, FileFacts(busy=busy))
 
 
 def _plan(
     call: Call[RewritePlan, RewriteResult],
     state: TableState,
     options: RewriteOptions,
-    only: frozenset[str] | None = None,
-    busy: frozenset[str] = frozenset(),
-    overlapping: frozenset[str] = frozenset(),
+    facts: FileFacts,
 ) -> RewritePlan:
-    """The plan of a call. `only`: just these files, of which `overlapping` ones count as overlapping again."""
+    """The plan of a call. `facts`: what is known before the layout is looked at."""
     codec_of(state.metadata.properties, call.settings.compression)  # a bad one is refused before any work
     arrangement_of(state.metadata, options)
     places: dict[str, Any] = {}
@@ -85,17 +83,15 @@ def _plan(
     if options.job_order is JobOrder.HEAT_DESC:
         heat = heat_of_table(call.table.store, state.metadata)
         places["worth"] = worth_of(state, columns_asked(heat.known(state.metadata.ordered_columns)))
-    if only is not None:
-        facts = FileFacts(only, busy, overlapping=overlapping)
+    if facts.only is not None:
         return with_extents(plan_rewrite(state, options, facts, **places), state)
-    facts = FileFacts(busy=busy)
     if options.where is not None:
         facts = replace(facts, wanted=call.table.may_match(options.where))
 
     def planned(cold: frozenset[str]) -> RewritePlan:
         laid = badly_laid(state, options, cold, places.get("worth"))
-        laid_out = replace(facts, overlapping=laid.chosen | cold, waiting=laid.waits, cold=cold)
-        return plan_rewrite(state, options, laid_out, **places)
+        all_facts = replace(facts, overlapping=laid.chosen | cold, waiting=laid.waits, cold=cold)
+        return plan_rewrite(state, options, all_facts, **places)
 
     if not options.arranges or options.rewrite_all:
         return with_extents(planned(frozenset()), state)
@@ -168,7 +164,7 @@ class Rewriting(Work[RewritePlan, FileGroup, Rewritten, RewriteOutcome, RewriteR
     def again(self, state: TableState) -> RewritePlan:
         paths = frozenset[str]().union(*(touched.paths for touched in self.touched))
         overlapping = (task.entry.file.path for task in self.plan.inputs if task.reason is RewriteReason.OVERLAPS)
-        return _plan(self.call, state, self.plan.options, paths, overlapping=frozenset(overlapping))
+        return _plan(self.call, state, self.plan.options, FileFacts(paths, overlapping=frozenset(overlapping)))
 
     @property
     def given_up(self) -> list[str]:
