@@ -43,7 +43,7 @@ def read_document(read: Read) -> dict[str, Any]:
 
 
 def read_from_document(document: Mapping[str, Any]) -> Read:
-    """Raises KeyError, TypeError or ValueError for a document of another shape."""
+    """Raises KeyError, TypeError, ValueError or OverflowError (an infinite number) for a document of another shape."""
     said, rows = document["read"], document["read"].get("rows")
     columns = tuple(map(str, said["columns"]))
     opened, skipped, at_s = int(said["opened"]), int(said["skipped"]), float(document["at"])

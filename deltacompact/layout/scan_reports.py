@@ -39,7 +39,7 @@ def read_of(document: Any, now_s: float) -> Read | None:
 def _recorded(document: Mapping[str, Any]) -> Read | None:
     try:
         return read_from_document(document)
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None
 
 
@@ -69,10 +69,10 @@ def _moment_s(at: Any, now_s: float) -> float | None:
     """The moment of Unix seconds or an ISO 8601 text; `now_s` without any. None: it is neither."""
     if at is None:
         return now_s
-    if isinstance(at, (int, float)) and not isinstance(at, bool):
-        return float(at)
     try:
+        if isinstance(at, (int, float)) and not isinstance(at, bool):
+            return float(at)
         moment = datetime.fromisoformat(str(at))
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -89,7 +89,7 @@ class SparkLog:
                 continue
             try:
                 yield from self._reads_of(event)
-            except (KeyError, TypeError, ValueError, AttributeError):  # an event of a shape that we do not know
+            except (KeyError, TypeError, ValueError, AttributeError, OverflowError):  # of a shape that we do not know
                 self.left_out.lines += 1
         for number in sorted(self._running):
             yield from self._ended(number)

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from deltacompact.layout.reads import HALF_LIFE_S, Read, columns_asked, heat_of, names_table
+from deltacompact.layout.reads import (
+    HALF_LIFE_S,
+    Read,
+    columns_asked,
+    heat_of,
+    names_table,
+    read_document,
+    read_from_document,
+)
 from deltacompact.layout.scan_reports import read_of
 
 NOW = 1_795_400_000.0
@@ -47,7 +57,14 @@ def test_the_columns_with_a_predicate_are_kept_and_no_literal():
 
 @pytest.mark.parametrize(
     ("at", "found"),
-    [(None, NOW), (7, 7.0), ("1970-01-01T00:00:07", 7.0), ("1970-01-01T01:00:07+01:00", 7.0), ("x", None)],
+    [
+        (None, NOW),
+        (7, 7.0),
+        ("1970-01-01T00:00:07", 7.0),
+        ("1970-01-01T01:00:07+01:00", 7.0),
+        ("x", None),
+        (10**400, None),
+    ],
 )
 def test_when_it_was_received(at, found):
     read = read_of({"at": at, "report": report(DAY)}, NOW)
@@ -57,6 +74,14 @@ def test_when_it_was_received(at, found):
 @pytest.mark.parametrize("bad", [None, [], "x", {}, {"report": 7}, {"report-type": "commit-report", "table-name": "t"}])
 def test_what_is_no_scan_report_tells_nothing(bad):
     assert read_of(bad, NOW) is None
+
+
+@pytest.mark.parametrize("strange", [{"at": 10**400}, {"read": {"opened": math.inf}}, {"read": {"rows": math.inf}}])
+def test_a_record_with_numbers_that_no_read_has_tells_nothing(strange):
+    record = read_document(Read("ns.t", ("day",), 3, 21, NOW, 7))
+    assert read_of(record, NOW) == read_from_document(record)
+    damaged = record | strange | {"read": record["read"] | strange.get("read", {})}
+    assert read_of(damaged, NOW) is None
 
 
 def test_counts_of_any_shape_are_read_or_zero():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pyarrow as pa
 import pytest
@@ -127,6 +128,7 @@ def test_a_query_without_an_end_is_told_by_what_is_known():
 def test_bad_lines_are_counted_and_the_rest_is_read():
     strange = start(4, node(*NEW)) | {"sparkPlanInfo": {"nodeName": "Scan"}}
     bad = [b'{"Event":"Spark', b"no json", b"[7]", b"7", json.dumps(strange).encode(), b"[" * 100_000]
+    bad += [json.dumps(start(4, node(*NEW)) | {"time": 10**400}).encode(), json.dumps(end(math.inf)).encode()]
     others = [b'{"Event":"SparkListenerTaskEnd","Task Info":{}}', b"", {"Event": "org.example.Unknown"}]
     found, left_out = reads(*bad, *others, end(9), start(3, node(*OLD)), end(3))
     assert (len(found), left_out) == (1, len(bad))
