@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import click
 
-from deltacompact.base.errors import InputError, NotFoundError
-from deltacompact.cli.answers import answer, say_json
+from deltacompact.base.errors import DeltaCompactError, InputError, NotFoundError, StoreError
+from deltacompact.base.wording import counted, error_document
+from deltacompact.cli.answers import Failed, answer, say_json
 from sessions.cli.options import dead_letters_option, json_option, queue_option
 from sessions.cli.printed import visible
 
@@ -24,7 +25,9 @@ reason_option = click.option("--reason", metavar="REASON", help="Only those of t
 def dlq() -> None:
     """List, show, send back and delete dead letters.
 
-    A dead letter is a message that can never be served. It is kept with the reason and the field that is wrong.
+    A dead letter is a message that can never be served. It is kept with the reason and the field that is wrong. What
+    SQS moved to the dead-letter queue from another queue is left out. Of a FIFO queue, SQS shows ten of a message group
+    at a time: repeat the command until none is left.
 
     \b
     deltacompact-sessions dlq list    --queue /srv/queue
@@ -85,7 +88,7 @@ def redrive(
     """Send dead letters back to the queue: all, those with an ID, or those of one --reason."""
     opened = _opened(queue, dead_letters)
     done = _each(opened, _chosen(_letters(opened, reason), message_ids, queue, "sent"), opened.redrive)
-    answer(as_json, {"redriven": done}, f"{len(done)} sent back to {queue}")
+    done.answer(as_json, "redriven", f"sent back to {queue}")
 
 
 @dlq.command()
@@ -103,7 +106,7 @@ def drop(
         raise InputError("say which dead letters to delete: their IDs, a --reason, or --all")
     opened = _opened(queue, dead_letters)
     done = _each(opened, _chosen(_letters(opened, reason), message_ids, queue, "deleted"), opened.drop)
-    answer(as_json, {"dropped": done}, f"{len(done)} deleted from {queue}")
+    done.answer(as_json, "dropped", f"deleted from {queue}")
 
 
 def _opened(queue: str, dead_letters: str | None) -> Queue:
@@ -120,20 +123,47 @@ def _chosen(letters: Sequence[DeadLetter], message_ids: Collection[str], queue: 
     return found
 
 
-def _each(queue: Queue, chosen: Sequence[DeadLetter], do: Callable[[DeadLetter], None]) -> list[str]:
-    """Do this with each chosen letter, by the receipt of a second listing. Returns the ids of those still there.
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """The ids of the letters that were dealt with, and why not all of them were."""
 
-    A letter that comes meanwhile stays: a dispatcher may have refused again what we have just sent back.
+    ids: list[str]
+    error: DeltaCompactError | None = None
+
+    def answer(self, as_json: bool, name: str, done: str) -> None:
+        """Raises Failed if some letters are left."""
+        failed = {"error": error_document(self.error)} if self.error else {}
+        answer(as_json, {name: self.ids, **failed}, f"{len(self.ids)} {done}")
+        if self.error:
+            raise Failed(self.error)
+
+
+def _each(queue: Queue, chosen: Sequence[DeadLetter], do: Callable[[DeadLetter], None]) -> _Done:
+    """Do this with each chosen letter, by the receipt of a second listing.
+
+    A letter that comes meanwhile stays: a dispatcher may have refused again what we have just sent back. One that the
+    queue refuses stays, too, and the others go on.
     """
-    left = {letter.id for letter in chosen}
-    done = []
-    with contextlib.closing(queue.dead_letters()) as letters:  # which shows the others again
-        while left and (letter := next(letters, None)) is not None:
-            if letter.id in left:
-                do(letter)
-                left.remove(letter.id)
-                done.append(letter.id)
-    return done
+    from sessions.queues.queue import RefusedMessage
+
+    left, done = {letter.id for letter in chosen}, []
+    refused: list[DeltaCompactError] = []
+    try:
+        with contextlib.closing(queue.dead_letters()) as letters:  # which shows the others again
+            while left and (letter := next(letters, None)) is not None:
+                if letter.id in left:
+                    left.remove(letter.id)
+                    try:
+                        do(letter)
+                        done.append(letter.id)
+                    except RefusedMessage as error:
+                        refused.append(RefusedMessage(f"dead letter {letter.id} stays: {error}"))
+    except DeltaCompactError as error:
+        return _Done(done, error)
+    if left:
+        said = f"{counted(len(left), 'dead letter')} could not be received again: repeat this"
+        refused.append(StoreError(f"{said}, unless somebody else has dealt with {'it' if len(left) == 1 else 'them'}"))
+    return _Done(done, next(iter(refused), None))
 
 
 def _letters(queue: Queue, reason: str | None) -> list[DeadLetter]:

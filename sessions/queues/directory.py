@@ -124,7 +124,10 @@ class DirectoryQueue:
         self.drop(dead)
 
     def drop(self, dead: DeadLetter) -> None:
-        self._dead(dead.id).unlink(missing_ok=True)
+        try:
+            self._dead(dead.id).unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(f"queue {self._folder} cannot be changed: {error.strerror or error}") from error
 
     def depth(self) -> Depth:
         now_s = self._clock()

@@ -16,6 +16,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Protocol
 
+from deltacompact.base.errors import InputError
 from sessions.base.settings import DEFAULTS
 
 VISIBILITY_S = DEFAULTS.visibility_s
@@ -23,6 +24,10 @@ VISIBILITY_S = DEFAULTS.visibility_s
 
 PUT_OFF_MAX_S = 60.0
 """Nobody releases a message for longer."""
+
+
+class RefusedMessage(InputError):
+    """The queue does not take this message: it is too long, or has letters that SQS does not know."""
 
 
 class DeadReason(enum.StrEnum):
@@ -103,7 +108,7 @@ class Queue(Protocol):
         """All dead letters. Send back or delete one before the next comes: at the end, SQS takes its receipt back."""
 
     def redrive(self, dead: DeadLetter) -> None:
-        """Send a dead letter back to the queue. Raises StoreError where its receipt has expired."""
+        """Send a dead letter back to the queue. Raises StoreError where its receipt has expired, RefusedMessage."""
 
     def drop(self, dead: DeadLetter) -> None:
         """Delete a dead letter. Raises StoreError where its receipt has expired."""

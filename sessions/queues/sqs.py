@@ -21,7 +21,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -30,7 +30,7 @@ from deltacompact.base.wording import one_line
 from deltacompact.storage.opening import uri_parts
 from deltacompact.storage.s3_access import EXPIRED_CODES, aws_client
 from sessions.base.clock import StoreClock
-from sessions.queues.queue import VISIBILITY_S, DeadLetter, DeadReason, Depth, Message
+from sessions.queues.queue import VISIBILITY_S, DeadLetter, DeadReason, Depth, Message, RefusedMessage
 
 LONG_POLL_S = 20
 _ANSWER_WITHIN_S = LONG_POLL_S + 10.0
@@ -66,7 +66,7 @@ class SqsQueue:
             self._client = aws_client("sqs", host["region"] if host else None, _ANSWER_WITHIN_S)
         self._client.meta.events.register("before-parse.sqs", self._refuse_cut)
         self._dead_url = dead_letters
-        self._hidden: dict[str, DeadLetter] = {}
+        self._hidden: dict[str, str] = {}
         self._ages = _Ages()
         self._clock = clock or StoreClock()
 
@@ -104,22 +104,22 @@ class SqsQueue:
         self._ages.dealt_with(message)
 
     def dead_letters(self) -> Generator[DeadLetter, None, None]:
-        """List the dead letters. SQS hides each from others meanwhile; at the end we show the rest again."""
+        """List the dead letters. SQS hides each from others meanwhile; at the end we show the rest again.
+
+        Of a FIFO queue, it shows ten of a message group at most until they are dealt with.
+        """
         url = self._dead_letters_url()
         listed: set[str] = set()
         hidden = self._hidden = {}
         try:
             while found := self._received(url, _BATCH_MAX, _LOOK_S, _LISTED_FOR_S):
-                letters = {message["MessageId"]: _letter(message) for message in found}
-                hidden |= letters  # all of them, because a caller may end before the last
-                yield from (letter for name, letter in letters.items() if name not in listed)
-                listed |= letters.keys()
+                hidden |= {message["MessageId"]: message["ReceiptHandle"] for message in found}  # all: a caller may end
+                for message in found:
+                    if message["MessageId"] not in listed and self._is_of_this_queue(message):
+                        listed.add(message["MessageId"])
+                        yield _letter(message)
         finally:
-            for letter in hidden.values():
-                with contextlib.suppress(StoreError, InputError), self._asking():
-                    self._client.change_message_visibility(
-                        QueueUrl=url, ReceiptHandle=letter.receipt, VisibilityTimeout=0
-                    )
+            self._show_again(url, list(hidden.values()))
 
     def redrive(self, dead: DeadLetter) -> None:
         with self._asking():
@@ -152,6 +152,21 @@ class SqsQueue:
         return None
 
     # Inside
+
+    def _is_of_this_queue(self, letter: Mapping[str, Any]) -> bool:
+        """False: SQS moved it here from another queue of the account, which shares the dead-letter queue."""
+        source = letter.get("Attributes", {}).get("DeadLetterQueueSourceArn")
+        return source is None or source.rpartition(":")[2] == self.uri.rstrip("/").rpartition("/")[2]
+
+    def _show_again(self, url: str, receipts: Sequence[str]) -> None:
+        """Where SQS does not answer, they come back by themselves: thousands of tries would look like a hang."""
+        with contextlib.suppress(StoreError, InputError), self._asking(url):
+            for start in range(0, len(receipts), _BATCH_MAX):
+                entries = [
+                    {"Id": str(number), "ReceiptHandle": receipt, "VisibilityTimeout": 0}
+                    for number, receipt in enumerate(receipts[start : start + _BATCH_MAX])
+                ]
+                self._client.change_message_visibility_batch(QueueUrl=url, Entries=entries)
 
     def _received(self, url: str, most: int, wait_s: float, visibility_s: float) -> list[dict[str, Any]]:
         with self._asking(url):
@@ -254,7 +269,7 @@ class SqsQueue:
                 _LOG.info("queue %s: a receipt had expired, the message will be received again", queue)
                 return
             if code in ("InvalidParameterValue", "InvalidMessageContents", "BatchRequestTooLong"):
-                raise InputError(f"queue {queue}: {one_line(error)}") from error
+                raise RefusedMessage(f"queue {queue}: {one_line(error)}") from error
             raise StoreError(f"queue {queue}: SQS answered {code}: {one_line(error)}") from error
         except (
             aws.NoCredentialsError,

@@ -449,6 +449,66 @@ def test_letters_of_a_fifo_queue_are_dealt_with_while_it_hides_them(receipts_exp
         queue.drop(letter)
 
 
+def test_one_letter_that_the_queue_refuses_stays_and_the_others_are_sent_back(moto_endpoint, capsys):
+    url, dead = sqs_queue(MaximumMessageSize="1024"), sqs_queue()
+    for body in ("a", "x" * 1025, "b"):
+        SqsQueue(dead).send(body)
+    long = next(letter.id for letter in SqsQueue(url, dead).dead_letters() if len(letter.body) > 1)
+    assert run(["dlq", "redrive", "--queue", url, "--dead-letters", dead, "--json"]) == 2
+    printed = capsys.readouterr()
+    said = json.loads(printed.out)
+    assert len(said["redriven"]) == 2 and f"dead letter {long} stays: " in said["error"]["message"]
+    assert printed.err.count("\n") == 1
+    assert {message.body for message in SqsQueue(url).receive(10, 0)} == {"a", "b"}
+    assert [letter.id for letter in SqsQueue(url, dead).dead_letters()] == [long]
+
+
+def test_letters_that_somebody_else_received_meanwhile_are_told(moto_endpoint, monkeypatch, capsys):
+    url, dead = sqs_queues()
+    SqsQueue(dead).send("a")
+    monkeypatch.setattr(SqsQueue, "_show_again", lambda *_: None)  # as if another listing were under way
+    for command in (["redrive"], ["drop", "--all"]):
+        assert run(["dlq", *command, "--queue", url]) == 1
+        printed = capsys.readouterr()
+        assert printed.out.startswith("0 ") and "1 dead letter could not be received again: repeat this" in printed.err
+        SqsQueue(dead).send("another")
+
+
+def test_letters_that_came_from_another_queue_are_left_alone(moto_endpoint, monkeypatch):
+    """Queues may share a dead-letter queue. SQS says whence it moved a message; moto does not."""
+    url, dead = sqs_queues()
+    queue, name = SqsQueue(url), url.rpartition("/")[2]
+    for body in ("sent by a dispatcher", name, f"{name}-of-others"):
+        SqsQueue(dead).send(body)
+    received = queue._client.receive_message
+
+    def with_source(**asked):
+        answer = received(**asked)
+        for message in answer.get("Messages", []):
+            if message["Body"].startswith("job-runs-"):
+                arn = f"arn:aws:sqs:us-east-1:123456789012:{message['Body']}"
+                message["Attributes"]["DeadLetterQueueSourceArn"] = arn
+        return answer
+
+    monkeypatch.setattr(queue._client, "receive_message", with_source)
+    assert {letter.body for letter in queue.dead_letters()} == {"sent by a dispatcher", name}
+    assert len(list(SqsQueue(url).dead_letters())) == 3, "all are shown again"
+
+
+def test_letters_that_cannot_be_shown_again_hold_nobody_up(moto_endpoint, monkeypatch):
+    url, dead = sqs_queues()
+    for number in range(25):
+        SqsQueue(dead).send(str(number))
+    with faulty_s3(moto_endpoint) as faulty:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_SQS", faulty.url)
+        queue = SqsQueue(url)
+        shown = [len(list(queue.dead_letters()))]
+        faulty.fault = lambda asked: "500" if "Visibility" in asked.headers.get("X-Amz-Target", "") else None
+        shown.append(len(list(queue.dead_letters())))
+        asked = [request for request in faulty.seen if "Visibility" in request.headers.get("X-Amz-Target", "")]
+    assert shown == [25, 25] and len(asked) == 3 + 3, "three batches; afterwards one, tried thrice"
+
+
 def test_sqs_moves_what_is_received_too_often_by_itself(moto_endpoint, ahead):
     url, _ = sqs_queues(receives_max=1)
     queue = SqsQueue(url, visibility_s=1)
