@@ -132,9 +132,9 @@ class DeltaStreamCalls(Streams):
         Change events: `operation_column` names the column in which each row says its operation, by `upsert_values` and
         `delete_values`; `format` is "debezium", "maxwell" or "dms". The order of the rows counts, or the table's sort
         keys: one commit has the deletes and then the upserts that are left. `partition_by` names partition keys whose
-        values are in the rows, null too (default: those that `partition` does not have, and null is refused); each
-        partition has a commit of its own, with the token. Then an Appended is returned. Raises InputError naming the
-        row, before anything is committed.
+        values are in the rows, null too, unless `format` is given (default: those that `partition` does not have, and
+        null is refused); each partition has a commit of its own, with the token. Then an Appended is returned. Raises
+        InputError naming the row, before anything is committed.
 
         Examples:
             >>> catalog.append("orders", pa.table({"id": [4], "status": ["new"]}), token=("etl", 7)).committed

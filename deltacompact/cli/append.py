@@ -68,8 +68,8 @@ if TYPE_CHECKING:
     "--partition-by",
     multiple=True,
     metavar="NAME",
-    help="A partition key whose values are in the rows, null too. Default: those that --partition does not give, and "
-    "null is refused.",
+    help="A partition key whose values are in the rows, null too, unless --format is given. Default: those that "
+    "--partition does not give, and null is refused.",
 )
 @click.option("--reference", is_flag=True, help="Do not copy the files. They must stay where they are, unchanged.")
 @json_option

@@ -3,6 +3,7 @@
 id,day                     a header line; the table's schema gives the types of its columns
 2,"b<newline>3,c           an open quote, which would pull the following lines into one value: refused
 2,"b",<end>                no line break, and a null: the parser would take it for a text, because "b" has quotes
+"2","",""                  an empty text in quotes is a null where the table has numbers: many programs quote all fields
 id<newline><newline>       an empty line in a file of one column, a null or nothing: refused
 id;day                     one column, whose name has another program's separator: refused
 """
@@ -11,14 +12,14 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 import pyarrow.csv
 
 from deltacompact.base import compute as pc
 from deltacompact.base.errors import InputError
-from deltacompact.tabular import column_types
+from deltacompact.tabular import column_types, schemas
 from deltacompact.tabular.file_text import FileText, in_blocks
 from deltacompact.tabular.text_types import not_of_type
 
@@ -27,6 +28,7 @@ _NO_SUCH_VALUE = re.compile(
     r"(?:invalid value|expected (?:no|a) zone offset in) ('.*')(?:\. If these timestamps.*)?",
     re.DOTALL,
 )
+_EMPTY_NUMBER = re.compile(r"In CSV column #\d+: .*(?:invalid value ''|Empty string cannot be converted)", re.DOTALL)
 _LINE_BREAK = re.compile(rb"\r\n|\r|\n")
 _EMPTY_LINE = re.compile(rb"(?>\r\n|\r|\n)(?=[\r\n])")
 _NULLS = ["", "#N/A", "#N/A N/A", "#NA", "N/A", "NA", "NULL", "n/a", "null"]
@@ -37,24 +39,15 @@ def read_csv(text: FileText, types: dict[str, pa.DataType], columns: list[str] |
     """Rows of CSV with a header line. `columns` None: those that the text has."""
     if not text.begins_with():
         raise InputError("an empty CSV file has no header line")
-    convert = pa.csv.ConvertOptions(
-        column_types=types,
-        include_columns=columns,
-        null_values=_NULLS,
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-    )
     delimiter = text.delimiter()
 
     def parsed(opened: Callable[[], pa.NativeFile]) -> pa.Table:
-        return in_blocks(
-            lambda block_bytes: pa.csv.read_csv(
-                opened(),
-                read_options=pa.csv.ReadOptions(block_size=block_bytes),
-                parse_options=pa.csv.ParseOptions(newlines_in_values=True, delimiter=delimiter),
-                convert_options=convert,
-            )
-        )
+        try:
+            return _parsed(opened, delimiter, types, columns)
+        except pa.ArrowInvalid as error:
+            if _EMPTY_NUMBER.match(str(error)) is None:
+                raise
+        return _with_quoted_nulls(opened, delimiter, types, columns)
 
     try:
         table = _with_last_null(text, delimiter, parsed)
@@ -72,6 +65,42 @@ def read_csv(text: FileText, types: dict[str, pa.DataType], columns: list[str] |
     if columns is None and table.num_columns == 1:
         _check_lines(text, delimiter)
     return table
+
+
+def _parsed(
+    opened: Callable[[], pa.NativeFile],
+    delimiter: str,
+    types: Mapping[str, pa.DataType],
+    columns: list[str] | None,
+    quoted_nulls: bool = False,
+) -> pa.Table:
+    convert = pa.csv.ConvertOptions(
+        column_types=types,
+        include_columns=columns,
+        null_values=_NULLS,
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=quoted_nulls,
+    )
+    parse = pa.csv.ParseOptions(newlines_in_values=True, delimiter=delimiter)
+    return in_blocks(
+        lambda block_bytes: pa.csv.read_csv(
+            opened(),
+            read_options=pa.csv.ReadOptions(block_size=block_bytes),
+            parse_options=parse,
+            convert_options=convert,
+        )
+    )
+
+
+def _with_quoted_nulls(
+    opened: Callable[[], pa.NativeFile], delimiter: str, types: Mapping[str, pa.DataType], columns: list[str] | None
+) -> pa.Table:
+    """The rows, with null for an empty text in quotes in columns whose type is no text."""
+    others = {name: type_ for name, type_ in types.items() if not _is_text(type_)}
+    table = _parsed(opened, delimiter, {**types, **dict.fromkeys(others, pa.string())}, columns)
+    nulled = _parsed(opened, delimiter, types, columns, quoted_nulls=True)
+    numbers = [number for number, name in enumerate(table.column_names) if name in others]
+    return schemas.with_columns(table, {number: (nulled.field(number), nulled.column(number)) for number in numbers})
 
 
 def _with_last_null(
@@ -93,8 +122,11 @@ def _with_last_null(
 
 
 def _ends_with_empty_text(column: pa.ChunkedArray) -> bool:
-    is_text = column_types.is_string(column.type) or column_types.is_binary(column.type)
-    return is_text and len(column) > 0 and column[-1].as_py() in ("", b"")
+    return _is_text(column.type) and len(column) > 0 and column[-1].as_py() in ("", b"")
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return column_types.is_string(type_) or column_types.is_binary(type_)
 
 
 def _check_names(table: pa.Table, types: dict[str, pa.DataType], delimiter: str) -> None:
@@ -122,7 +154,7 @@ def _with_column_named(said: str, text: FileText, delimiter: str) -> str | None:
 
 
 def _has_lines(column: pa.ChunkedArray) -> bool:
-    is_text = column_types.is_string(column.type) or column_types.is_binary(column.type)
+    is_text = _is_text(column.type)
     if pa.types.is_fixed_size_binary(column.type):
         column = column.cast(pa.binary())
     return is_text and pc.any(pc.match_substring_regex(column, pattern=r"[\r\n]")).as_py() is True

@@ -99,7 +99,9 @@ def not_of_type(name: str, type_: str, value: str) -> str:
     """What is said of a value that is not of its column's type."""
     if type_ == "null":  # see `parsed_type`
         return f"column {name!r} is nested in earlier files, and {value} in CSV cannot be read: write JSON or Parquet"
-    declare = ": declare its type when you create the table (--columns, columns=)" if _is_wider(type_, value) else ""
+    declare = (
+        ": declare a wider type when you create the table (--columns, columns=)" if _is_wider(type_, value) else ""
+    )
     return f"column {name!r} is {type_} in earlier rows or files, and {value} is not{declare}"
 
 

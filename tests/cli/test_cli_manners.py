@@ -345,7 +345,7 @@ def test_a_wrong_word_is_told_with_what_was_meant(lake, capfd, words, message):
         (
             "late.csv",
             "v,id\nx,1\ny,1.5\n",
-            "'1.5' is not: declare its type when you create the table (--columns, columns=)",
+            "'1.5' is not: declare a wider type when you create the table (--columns, columns=)",
         ),
         ("typo.csv", "v,id\nx,1\ny,l\n", "column 'id' is int64 in earlier rows or files, and 'l' is not"),
         (

@@ -397,7 +397,10 @@ def test_a_new_field_of_a_struct_in_a_text_is_news(tmp_path, catalog):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ('"b": 5.5', "column 'b' is int64 in earlier rows or files, and 5.5 is not: declare its type when you create"),
+        (
+            '"b": 5.5',
+            "column 'b' is int64 in earlier rows or files, and 5.5 is not: declare a wider type when you",
+        ),
         ('"b": "x"', r"column 'b' is int64 .*, and this text has other values .*from number to string"),
         ('"s": {"x": "y"}', r"column 's' is struct<x: int64> .*, and this text has other values"),
         ('"new": 1}\n{"id": 3, "new": "x"', "cannot be read: .*new.*changed from number to string in row 1"),

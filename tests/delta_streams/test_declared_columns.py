@@ -45,11 +45,37 @@ def test_without_a_declaration_the_message_says_how_to_declare(catalog, csv):
     catalog.create_table("sales", primary_keys=["id"])
     catalog.append_files("sales", csv("a.csv", "id,amount\n1,3\n"))
     with pytest.raises(
-        InputError, match=r"is int64 in .*, and '4\.5' is not: declare its type when you create the table"
+        InputError, match=r"is int64 in .*, and '4\.5' is not: declare a wider type when you create the table"
     ):
         catalog.append_files("sales", csv("b.csv", "id,amount\n2,4.5\n"))
     with pytest.raises(InputError, match=r"and 'x' is not$"):
         catalog.append_files("sales", csv("c.csv", "id,amount\n2,x\n"))
+
+
+@pytest.mark.parametrize("reference", [False, True])
+@pytest.mark.parametrize("end", ["\n", "\r\n", ""])
+def test_an_empty_text_in_quotes_is_null_unless_the_column_is_text(catalog, csv, end, reference):
+    """Programs that quote all fields write nulls so. Such files were refused."""
+    columns = "id long, n int, d decimal(9,2), f double, b boolean, t timestamp, day date, code string, raw binary"
+    all_types = catalog.create_table("all_types", primary_keys=["id"], columns=columns)
+    names = all_types.read().column_names
+    rows = [
+        dict.fromkeys(names, "") | {"id": "1"},
+        dict(
+            zip(names, ("2", "7", "1.5", "2.5", "true", "2026-11-30 01:02:03", "2026-11-30", "007", "x"), strict=True)
+        ),
+        dict.fromkeys(names, "") | {"id": "3", "f": "nan"},
+    ]
+    lines = [",".join(f'"{field}"' for field in fields) for fields in (names, *(row.values() for row in rows))]
+    all_types.append_files(csv("a.csv", "\n".join(lines) + end), reference=reference)
+    for _ in range(2):
+        found = all_types.read().sort_by("id")
+        assert [found[name].null_count for name in names] == [0, 2, 2, 1, 2, 2, 2, 0, 0]
+        assert (found["code"].to_pylist(), found["raw"].to_pylist()) == (["", "007", ""], [b"", b"x", b""])
+        assert found["n"].to_pylist() == [None, 7, None]
+        all_types.compact()
+    with pytest.raises(InputError, match=r"column 'n' is int32 in earlier rows or files, and 'x' is not$"):
+        all_types.append_files(csv("b.csv", '"id","n","d"\n"4","x",""\n'))
 
 
 def test_a_declared_column_that_no_compacted_file_has_keeps_its_type(catalog, csv):
