@@ -98,7 +98,7 @@ def expire(state: StateStore, older_than_s: float, dry_run: bool = False) -> Exp
 
 def _remove(state: StateStore, stored: StoredRecord[JobRun], paths: Iterable[str], logs: Iterable[str]) -> None:
     run = stored.value
-    remember_end(state.store, run)
+    remember_end(state.store, run.id, run.state)
     state.forget(run)
     record = f"job-runs/{run.id}/run/"
     state.store.delete([*logs, *(path for path in paths if not path.startswith(record))])

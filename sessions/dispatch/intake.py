@@ -2,7 +2,7 @@
 
 a good document                      recorded as ACCEPTED, acknowledged
 the same message again               recorded already: acknowledged
-a document that can never be served  dead letter, with reason and field
+a document that can never be served  dead letter, with reason and field; of a trigger: its job run has failed
 another document of the same id      dead letter
 a document of a failed job run's id  the job run is run again, with this document; see records/lives.py
 a document that cannot be read       dead letter: any error while it is read refuses this message alone
@@ -11,13 +11,15 @@ the state does not answer            released: the message comes again, later ea
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
 import random
 import time
 from collections.abc import Callable
 from typing import Any
 
-from deltacompact.base.errors import DeltaCompactError, InputError
+from deltacompact.base.errors import DeltaCompactError, InputError, NotFoundError
 from deltacompact.base.wording import one_line
 from sessions.base.ids import job_run_id_of
 from sessions.base.model import JobRun, JobRunState
@@ -26,6 +28,7 @@ from sessions.documents.instruction import Instruction, RefusedDocument, parse, 
 from sessions.queues.queue import PUT_OFF_MAX_S, DeadReason, Message, Queue
 from sessions.records.lives import submitted_again
 from sessions.records.state_store import StateStore
+from sessions.records.trigger_ends import remember_end
 
 _LOG = logging.getLogger("sessions")
 _RELEASED_FOR_MIN_S = 1.0
@@ -59,7 +62,18 @@ class Intake:
         except RefusedDocument as refused:
             reason = DeadReason.CATALOG_NOT_ALLOWED if isinstance(refused, NotAllowed) else DeadReason.INVALID_DOCUMENT
             self._bury(message, reason, refused.field, str(refused))
+            self._tell_trigger(message)
             return None
+
+    def _tell_trigger(self, message: Message) -> None:
+        """A watcher takes its refused document for a failed job run, and waits longer each time. Else it would send the
+        same one again every hour."""
+        with contextlib.suppress(DeltaCompactError, ValueError, LookupError, TypeError, RecursionError):
+            job_run_id = json.loads(message.body)["job_run_id"]
+            try:
+                self._state.job_run(job_run_id)
+            except NotFoundError:
+                remember_end(self._state.store, job_run_id, JobRunState.FAILED)
 
     def _read(self, message: Message) -> Instruction:
         """The document. Raises RefusedDocument for every error: reading it again would fail in the same way."""

@@ -6,6 +6,7 @@ watch-decisions/5c5c….json    orders   day=2024-01-01   policy "orders"   subm
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -38,9 +39,20 @@ class KeptDecision:
 _KIND = TypeAdapter(KeptDecision)
 
 
+def decisions_path(table: str) -> str:
+    """`table` is a name for it that is fit for a file."""
+    return f"{DECISIONS}{table}.json"
+
+
+def keep_again(store: ObjectStore, table: str) -> None:
+    """Write the decisions of a table again, if there are any: whoever cleans up goes by their age."""
+    with contextlib.suppress(NotFoundError):
+        store.put(decisions_path(table), store.get(decisions_path(table)))
+
+
 def keep_decisions(store: ObjectStore, table: str, at_s: float, decisions: Iterable[dict[str, object]]) -> None:
-    """Replace the decisions of a table. `table` is a name for it that is fit for a file."""
-    store.put(f"{DECISIONS}{table}.json", json.dumps({"at_s": at_s, "decisions": list(decisions)}).encode())
+    """Replace the decisions of a table."""
+    store.put(decisions_path(table), json.dumps({"at_s": at_s, "decisions": list(decisions)}).encode())
 
 
 def kept_decisions(store: ObjectStore, unreadable: Unreadable | None = None) -> list[KeptDecision]:

@@ -35,7 +35,7 @@ from sessions.documents.instruction import PARTITIONS_MAX, values_of
 from sessions.documents.streams import MAIN, NamedStreams, branch_of
 from sessions.metrics.tables import TableSizes, TablesSeen, total
 from sessions.queues.queue import Queue
-from sessions.records.decisions import KEPT_AGAIN_S, keep_decisions
+from sessions.records.decisions import KEPT_AGAIN_S, keep_again, keep_decisions
 from sessions.records.state_store import StateStore
 from sessions.watch.evaluate import Decision, TriggerAction, TriggerHistory, evaluate
 from sessions.watch.orphans import OrphanCounts, orphan_bytes
@@ -137,6 +137,8 @@ class Watcher:
                 said = (table.name, table.catalog_uri, one_line(error))
                 _LOG.warning("table %s of %s: %s", *said, exc_info=foreseen is None)
                 unreadable += 1
+                with contextlib.suppress(DeltaCompactError):
+                    table.stay()
         self.seen = TablesSeen(self.clock(), sizes, unreadable)
         self._orphans.look(self.clock())
         return decided
@@ -176,6 +178,7 @@ class _WatchedTable:
         self._state = watcher._state
         self._statistics: Callable[[], Sequence[Statistics]] | None = None
         self._named = "\n".join([_normal(catalog_uri), name, *(part for part in (branch, into) if part)])
+        self._digest = hashlib.sha256(self._named.encode()).hexdigest()[:16]
         self._submissions = Submissions(self._state.store, self._named, self._state.unreadable)
         self._ended: dict[str, Ended] = {}
         self._sent_s: dict[str, float] = {}
@@ -338,11 +341,17 @@ class _WatchedTable:
         if kept != self._kept:
             self._decided_s = now_s
         if kept != self._kept or (kept and abs(now_s - self._kept_s) > KEPT_AGAIN_S):
-            name = hashlib.sha256(self._named.encode()).hexdigest()[:16]
             documents = [verdict.document() for verdict in decided]
-            keep_decisions(self._state.store, name, self._decided_s, documents)
+            keep_decisions(self._state.store, self._digest, self._decided_s, documents)
             self._kept_s = now_s
         self._kept = kept
+
+    def stay(self) -> None:
+        """Somebody watches this table, although it could not be read: what it remembers must not expire."""
+        now_s = self._watcher.clock()
+        if abs(now_s - self._kept_s) > KEPT_AGAIN_S:
+            keep_again(self._state.store, self._digest)
+            self._kept_s = now_s
 
 
 def _named(document: Mapping[str, Any]) -> list[str]:

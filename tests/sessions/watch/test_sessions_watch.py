@@ -28,6 +28,8 @@ from deltacompact.catalog.iceberg import IcebergCatalog
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.model import JobRunState
 from sessions.dispatch.expiry import expire
+from sessions.dispatch.intake import Intake
+from sessions.documents.allow_list import AllowList
 from sessions.documents.instruction import of_values
 from sessions.metrics.tables import TablesSeen
 from sessions.queues.opening import open_queue
@@ -489,6 +491,24 @@ def test_what_was_submitted_for_a_table_that_no_policy_names_any_more_expires(tm
     assert expire(place.state, 0.0).unwatched == 1 and not of_triggers()
 
 
+def test_what_was_submitted_for_a_table_that_cannot_be_read_stays(tmp_path, clock):
+    """Somebody watches it: what was forgotten would be submitted again."""
+    place = Place(tmp_path)
+    place.state, place.now_s = StateStore(MemoryStore(clock=clock)), clock.now_s
+    place.append()
+    place.watcher().look()
+    of_triggers = lambda: {stat.path for stat in place.state.store.list("watch")}  # noqa: E731
+    written = of_triggers()
+    os.rename(place.lake, f"{place.lake}-away")
+    watcher = place.watcher()
+    for _ in range(8):
+        clock.now_s += 12 * HOUR_S + 1
+        place.now_s = clock.now_s
+        watcher.look()
+        assert "orders" in watcher.failed and not expire(place.state, DAY_S).unwatched
+    assert of_triggers() == written
+
+
 @pytest.mark.slow
 def test_what_was_submitted_does_not_grow_for_ever_and_is_remembered_all_the_same(place, monkeypatch):
     """Two watchers take turns over a table, for many job runs; one of them starts again each time."""
@@ -657,6 +677,26 @@ def test_failures_make_it_wait_longer(place):
         (document,) = place.received()
         place.end(document, failed=True)
     assert waits == [0, 200, 400]
+
+
+def test_a_document_that_is_refused_is_a_failure_and_is_not_sent_again_every_hour(place):
+    place.append()
+    watcher, waits = place.watcher(cooldown=3 * HOUR_S), []
+    intake = Intake(place.queue, place.state, AllowList(["s3://another"]))
+    for _ in range(3):
+        began_s = place.now_s
+        while not (messages := place.queue.receive(10, 0)):
+            watcher.look()
+            place.now_s += HOUR_S / 2
+        waits.append((place.now_s - began_s) / HOUR_S)
+        assert [intake.take(message) for message in messages] == [None]
+        assert reasons(watcher.look()) == reasons(place.watcher(cooldown=3 * HOUR_S).look()) == {"1": "cooling_down"}
+    assert waits == [0.5, 6, 12]
+    (letter, *_) = place.queue.dead_letters()
+    place.queue.redrive(letter)
+    (message,) = place.queue.receive(1, 0)
+    assert Intake(place.queue, place.state, AllowList([])).take(message)
+    assert reasons(watcher.look()) == {"1": "running"}
 
 
 def test_one_bad_partition_makes_no_other_of_its_document_wait(place):
