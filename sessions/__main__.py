@@ -1,6 +1,14 @@
-"""`python -m sessions` is `deltacompact-sessions`."""
+"""The program deltacompact-sessions, also as `python -m sessions`."""
 
-from sessions.cli import main
+from deltacompact.base.interrupts import interrupts_end_it
+
+
+def main() -> None:
+    interrupts_end_it()
+    from sessions.cli import main
+
+    main()
+
 
 if __name__ == "__main__":
     main()

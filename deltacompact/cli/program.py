@@ -23,6 +23,7 @@ import click
 
 from deltacompact.base import garbage
 from deltacompact.base.errors import DeltaCompactError, Interrupted
+from deltacompact.base.interrupts import interrupts_are_raised
 from deltacompact.base.printable import printable
 from deltacompact.base.without_pandas import forgo_pandas
 from deltacompact.base.wording import error_document, one_line
@@ -59,9 +60,12 @@ class Program:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start threads for algebra that we never do
         write_ascii_where_utf8_is_not_read()
         stdout = sys.stdout
+        interrupts_are_raised()
         try:
             status = self.run(sys.argv[1:], context)
             sys.stdout.flush()
+        except KeyboardInterrupt:  # while it said how it ended
+            status = _INTERRUPTED
         except (BrokenPipeError, SystemExit) as stop:
             # `| head` closed the pipe. rich raises SystemExit while it handles that; click does afterwards, and has put
             # another stream in place of stdout.

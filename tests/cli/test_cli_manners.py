@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -403,6 +404,19 @@ def test_show_says_positions_with_file_names(lake, capfd):
     assert cli.run(["show", str(lake.store.root), "t", "--json"]) == 0
     (stream,) = json.loads(capfd.readouterr().out)["streams"]
     assert stream["deltas"][0]["files"][0]["name"].endswith(".parquet")
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("program", ["deltacompact", "sessions"])
+def test_ctrl_c_while_it_is_imported_says_nothing(tmp_path, program):
+    (tmp_path / "click.py").write_text("print('begun', flush=True); import time; time.sleep(60)")
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
+    command, pipe = [sys.executable, "-m", program, "--help"], subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment) as process:
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=20) == ("", "")
+    assert process.returncode == -signal.SIGINT, "a shell says 130"
 
 
 _ONE_AFTER_ANOTHER = """
