@@ -8,8 +8,8 @@ run on the node of their parcels (shuffle.py).
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
-import math
 import os
 import signal
 import socket
@@ -28,6 +28,7 @@ from deltacompact.base.missing import importing
 from deltacompact.base.one_heap import ARROW_CHOSEN_BY
 from deltacompact.base.settings import Settings
 from deltacompact.base.wording import text_of
+from deltacompact.executors.claims import RayNode, TaskClaim
 from deltacompact.executors.executor import Handle, SubmittedTask, TaskStats
 from deltacompact.executors.measure import run_measured
 from deltacompact.executors.runs import ended
@@ -42,9 +43,6 @@ with importing("grpc", "ray"):
 
 _LOG = logging.getLogger("deltacompact")
 _LOG_EVERY_S = 10.0
-
-_HEAP_SHARE = 0.7
-"""The share of a node's memory for tasks; the rest is for the object store and the system."""
 
 _OBJECT_STORE_SHARE = 0.3
 """The share of the free memory that Ray takes for its object store by default."""
@@ -61,7 +59,7 @@ WORKER_ENVIRONMENT = {
 
 
 class RayExecutor:
-    """One CPU a task. Joins the running cluster, or starts one on this machine that lives as long as the process."""
+    """Joins the running cluster, or starts one on this machine that lives as long as the process. Claims: claims.py."""
 
     name = "ray"
     tasks_per_process = 1
@@ -70,10 +68,9 @@ class RayExecutor:
         """`beside`: tasks also run in this process meanwhile, and take their share of the rate limits."""
         self._settings = settings
         started_here = _connect(settings)
-        nodes = _nodes_awaited(settings.ray_cpus, settings.ray_wait_s)
-        self._cpus_per_task = _cpus_per_task(settings, nodes)
-        self._capacity = _capacity(settings, nodes, ray.cluster_resources())
-        self._nodes = list(nodes)
+        self._claim = _claim(settings, _nodes_awaited(settings.ray_cpus, settings.ray_wait_s))
+        self._capacity = _capacity(settings, self._claim, ray.cluster_resources())
+        self._turns = itertools.count()
         slots = self._capacity.slots
         self.pace = Pace.of(settings, slots + beside)
         self.stopped = threading.Event()
@@ -102,7 +99,8 @@ class RayExecutor:
         options = {
             "name": task.__name__,
             "num_returns": returns + 1,
-            "num_cpus": self._cpus_per_task,
+            "num_cpus": self._claim.cpus,
+            "memory": self._claim.memory_bytes,
             "scheduling_strategy": strategy,
             "max_retries": self._settings.task_retries,
             "retry_exceptions": [StoreError],
@@ -116,13 +114,17 @@ class RayExecutor:
 
     def _strategy(self, spread: bool, node: int | None) -> Any:
         """Affinity is soft: when a node is lost, its tasks run elsewhere and fetch their inputs."""
-        if node is None or len(self._nodes) == 1:
+        nodes = self._claim.nodes
+        if self._claim.everywhere and (node is None or len(nodes) == 1):
             return "SPREAD" if spread else "DEFAULT"
-        return NodeAffinitySchedulingStrategy(self._nodes[node % len(self._nodes)], soft=True)
+        number = next(self._turns) if node is None else node
+        return NodeAffinitySchedulingStrategy(nodes[number % len(nodes)], soft=True)
 
     def _elsewhere(self, node: str | None) -> Any:
         """A strategy that prefers a node, and takes others while it is busy or gone."""
-        if node is None or len(self._nodes) == 1:
+        if not self._claim.everywhere:
+            return self._strategy(True, None)
+        if node is None or len(self._claim.nodes) == 1:
             return "SPREAD"
         return NodeAffinitySchedulingStrategy(node, soft=True, _spill_on_unavailable=True)
 
@@ -143,7 +145,7 @@ class RayExecutor:
         return ready
 
     def idle_slots(self) -> int:
-        return int(ray.available_resources().get("CPU", 0)) // self._cpus_per_task
+        return int(ray.available_resources().get("CPU", 0)) // self._claim.cpus
 
     def cancel(self, handles: Sequence[Handle]) -> None:
         """Tell tasks to end. A vacuum deletes what they have written by then."""
@@ -207,29 +209,23 @@ def foreseen_capacity(settings: Settings) -> tuple[Capacity, str | None]:
     Joins a named cluster. Starts no cluster, and makes none grow.
     """
     if not ray.is_initialized() and _address(settings) is None:
-        return _capacity(settings, {"here": os.cpu_count() or 1}, _resources_here()), "no Ray cluster runs yet"
+        found = _resources_here()
+        here = RayNode("here", os.cpu_count() or 1, int(found["memory"]))
+        return _capacity(settings, _claim(settings, [here]), found), "no Ray cluster runs yet"
     _connect(settings)
     nodes, wanted = _nodes(), settings.ray_cpus or 1
-    cpus = sum(nodes.values())
+    cpus = _cpus(nodes)
     assumed = None if cpus >= wanted else f"{cpus} of {wanted} CPUs are there"
-    return _capacity(settings, nodes or {"to come": wanted}, ray.cluster_resources()), assumed
+    claim = _claim(settings, nodes or [RayNode("to come", wanted)])
+    return _capacity(settings, claim, ray.cluster_resources()), assumed
 
 
-def _cpus_per_task(settings: Settings, nodes: dict[str, int]) -> int:
-    """CPUs that each task claims, so that Ray runs at most `concurrent_tasks` at a time."""
-    cpus = sum(nodes.values())
-    return math.ceil(cpus / min(cpus, settings.concurrent_tasks or cpus))
+def _claim(settings: Settings, nodes: Sequence[RayNode]) -> TaskClaim:
+    return TaskClaim.of(nodes, settings.concurrent_tasks, settings.memory_per_task_bytes)
 
 
-def _capacity(settings: Settings, nodes: dict[str, int], resources: dict[str, float]) -> Capacity:
-    slots = sum(nodes.values()) // _cpus_per_task(settings, nodes)
-    memory = resources.get("memory", 0.0) or 4 << 30
-    return Capacity(
-        slots,
-        settings.memory_per_task_bytes or int(memory * _HEAP_SHARE / slots),
-        settings.object_store_bytes or int(resources.get("object_store_memory", 1 << 30)),
-        tuple(nodes.values()),
-    )
+def _capacity(settings: Settings, claim: TaskClaim, resources: dict[str, float]) -> Capacity:
+    return claim.capacity(settings.object_store_bytes or int(resources.get("object_store_memory", 1 << 30)))
 
 
 def _resources_here() -> dict[str, float]:
@@ -238,23 +234,22 @@ def _resources_here() -> dict[str, float]:
     return {"memory": free * (1 - _OBJECT_STORE_SHARE), "object_store_memory": free * _OBJECT_STORE_SHARE}
 
 
-def _nodes_awaited(cpus_wanted: int | None, wait_s: float) -> dict[str, int]:
-    """CPUs by node, as soon as `cpus_wanted` (None: any) are there, and after `wait_s` seconds in any case.
+def _nodes_awaited(cpus_wanted: int | None, wait_s: float) -> list[RayNode]:
+    """The nodes, as soon as `cpus_wanted` (None: any) are there, and after `wait_s` seconds in any case.
 
     Asks Ray for the CPUs so that the autoscaler adds nodes, then polls. The request ends with this call or this
     process; the autoscaler removes idle nodes later.
     """
-    nodes = _nodes()
-    if nodes and sum(nodes.values()) >= (cpus_wanted or 1):
+    nodes, wanted = _nodes(), cpus_wanted or 1
+    if _cpus(nodes) >= wanted:
         return nodes
-    wanted = cpus_wanted or 1
     request = ray.util.placement_group([{"CPU": 1}] * wanted, strategy="PACK")
     try:
         deadline_s, logged_s = time.monotonic() + wait_s, time.monotonic()
-        while sum(nodes.values()) < wanted and time.monotonic() < deadline_s:
+        while (cpus := _cpus(nodes)) < wanted and time.monotonic() < deadline_s:
             if time.monotonic() - logged_s > _LOG_EVERY_S:
                 logged_s = time.monotonic()
-                _LOG.warning("waiting for the Ray cluster: %d of %d CPUs are there", sum(nodes.values()), wanted)
+                _LOG.warning("waiting for the Ray cluster: %d of %d CPUs are there", cpus, wanted)
             time.sleep(min(1.0, wait_s))
             nodes = _nodes()
     finally:
@@ -264,9 +259,15 @@ def _nodes_awaited(cpus_wanted: int | None, wait_s: float) -> dict[str, int]:
     return nodes
 
 
-def _nodes() -> dict[str, int]:
-    found = {node["NodeID"]: int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]}
-    return {node: cpus for node, cpus in sorted(found.items()) if cpus}
+def _nodes() -> list[RayNode]:
+    """The nodes with CPUs for tasks."""
+    found = [(node["NodeID"], node["Resources"]) for node in ray.nodes() if node["Alive"]]
+    nodes = [RayNode(id_, int(has.get("CPU", 0)), int(has.get("memory", 0))) for id_, has in sorted(found)]
+    return [node for node in nodes if node.cpus]
+
+
+def _cpus(nodes: Sequence[RayNode]) -> int:
+    return sum(node.cpus for node in nodes)
 
 
 def _address(settings: Settings) -> str | None:

@@ -117,7 +117,7 @@ class SessionPlan:
     partition               partition values; for an Iceberg table the branch
     group                   sessions of one group share a process or cluster
     executor, launcher      executor of deltacompact; launcher of the control plane
-    workers_…, node_type    number of nodes, and their type ("local": this machine)
+    workers_…, node_type    number of nodes, and their type ("local": this machine), with `node_cpus` each
     slots                   tasks at a time, each with `memory_per_task_bytes`
     peak_bytes              planned memory on one node
     memory_bytes            most memory of a process on this machine; 0: no bound
@@ -160,6 +160,7 @@ class SessionPlan:
     waits: tuple[float, float] = (0.0, 0.0)
     expected_cpu: Estimate | None = None
     memory_bytes: int = 0
+    node_cpus: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from sessions.planning.sizes import Resources, SessionSizes, sizes_of
 
 DAY_S = 86_400.0
 NODES = (*range(1, 17), 18, 20, 23, 26, 30, 35, 40, 46, 53, 61, 70, 81, 93, 107, 110, 123, 141, 162, 186, 214, 250)
-"""Numbers of workers that are considered: all small ones, then steps of about 15 %."""
+"""Numbers of workers that are considered: all small ones, then steps of about 15 %, and the most that may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,11 @@ class Wish:
 
     def limited(self, on: Resources) -> Resources:
         """The resources, limited as the document says."""
-        slots = max(on.nodes, min(on.slots, self.tasks_max or on.slots))
+        slots = min(on.slots, self.tasks_max or on.slots)
         memory = self.memory_per_task_bytes or on.memory_per_task_bytes
+        if not on.shared_process:  # where each task claims its memory: see executors/claims.py
+            heap, _ = sizing.node_memory(on.node_memory_bytes)
+            slots = min(slots, on.nodes * max(1, heap // memory))
         return replace(on, slots=slots, memory_per_task_bytes=memory, bound_bytes=on.bound_bytes * slots // on.slots)
 
     def accepted(self, offers: Iterable[Offer]) -> list[Offer]:
@@ -174,8 +177,9 @@ def candidates(partition: PartitionStatistics, wish: Wish, situation: Situation)
     for offer in sorted(wish.accepted(situation.offers), key=lambda offer: offer.usd(1, offer.start_s)):
         expectation = situation.expectation(offer.pool)
         fastest = math.inf
-        for nodes in NODES:
-            if nodes > offer.nodes_max or offer.usd(nodes, offer.start_s) > enough_usd:
+        nodes_max = min(offer.nodes_max, wish.tasks_max or offer.nodes_max)
+        for nodes in (*(nodes for nodes in NODES if nodes < nodes_max), nodes_max):
+            if offer.usd(nodes, offer.start_s) > enough_usd:
                 break
             candidate = _candidate(partition, wish, offer, nodes, expectation)
             if candidate.seconds < fastest:
@@ -285,6 +289,7 @@ def _session(partition: PartitionStatistics, wish: Wish, situation: Situation) -
         choices=(*chosen.sizes.choices, _runs_on(chosen, reason), initial, _memory(chosen)),
         launcher=chosen.offer.launcher,
         slots=chosen.on.slots,
+        node_cpus=chosen.offer.node.vcpus,
         memory_per_task_bytes=chosen.on.memory_per_task_bytes,
         read_through=partition.read_through,
         start_s=chosen.offer.start_s,
@@ -434,7 +439,7 @@ def settings_of(plan: SessionPlan) -> dict[str, Any]:
     if plan.memory_bytes:
         chosen["memory_bytes"] = plan.memory_bytes
     if plan.node_type != LOCAL:  # the cluster may grow later, but the first stage waits only for its initial workers
-        chosen["ray_cpus"] = max(1, plan.slots * plan.workers_initial // plan.workers_max)
+        chosen["ray_cpus"] = plan.node_cpus * plan.workers_initial or None
     return chosen
 
 

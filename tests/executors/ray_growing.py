@@ -1,4 +1,7 @@
-"""A compaction on a cluster without workers, which gets two while it is waited for: python ray_growing.py CATALOG"""
+"""A cluster without workers gets two while it is waited for: python ray_growing.py CATALOG
+
+Then it has three, of 1, 2 and 2 CPUs, and a compaction that may run one task at a time.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import json
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import ray
 from ray.cluster_utils import Cluster
@@ -31,8 +35,11 @@ def main() -> None:
         print(json.dumps({"nodes": sorted(executor.result().capacity.node_slots)}), flush=True)
     more = deltacompact.Settings(executor="ray", ray_address=cluster.address, ray_cpus=64, ray_wait_s=2)
     print(json.dumps({"slots": RayExecutor(more).capacity.slots}), flush=True)
+    cluster.add_node(num_cpus=2, object_store_memory=100 << 20)
+    one = replace(settings, concurrent_tasks=1)
+    print(json.dumps({"one at a time": RayExecutor(one).capacity.node_slots}), flush=True)
     catalog = deltacompact.open_catalog(sys.argv[1])
-    deltacompact.compact("t", delta_catalog_client=catalog, settings=settings, rows_per_compacted_file=50_000)
+    deltacompact.compact("t", delta_catalog_client=catalog, settings=one, rows_per_compacted_file=50_000)
     ray.shutdown()  # before its nodes end: a driver whose own node ends is ended, too
     cluster.shutdown()
 

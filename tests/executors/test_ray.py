@@ -270,7 +270,10 @@ def compacted_with_a_node_less(catalog, ray_nodes, added, relay_nodes_min):
 
 
 def test_a_cluster_that_grows_is_waited_for(tmp_path, template):
-    """As an autoscaler's does: a head without CPUs, until somebody wants some. Two nodes of different size come."""
+    """As an autoscaler's does: a head without CPUs, until somebody wants some. Two nodes of different size come.
+
+    One task at a time claimed the CPUs of all nodes, which no node has: the compaction never ended.
+    """
     catalog, expected = filled(tmp_path, template)
     said = {
         name: value
@@ -279,7 +282,7 @@ def test_a_cluster_that_grows_is_waited_for(tmp_path, template):
         for name, value in json.loads(line).items()
     }
     assert "none came within 1 s" in said["refused"]
-    assert (said["nodes"], said["slots"]) == ([1, 2], 3)
+    assert (said["nodes"], said["slots"], said["one at a time"]) == ([1, 2], 3, [1])
     assert_sound(catalog, expected)
 
 

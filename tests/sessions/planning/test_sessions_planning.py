@@ -16,6 +16,7 @@ from hypothesis import given
 from deltacompact import DeltaStreamCatalog, Settings, compact, open_catalog
 from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.base.settings import Options
+from deltacompact.executors.claims import RayNode, TaskClaim
 from deltacompact.job import Request
 from deltacompact.planning import sizing
 from deltacompact.planning.statistics import IndexStatistics, PartitionStatistics
@@ -128,7 +129,7 @@ def test_plan_and_a_dispatcher_that_has_learned_nothing_expect_the_same() -> Non
 
 @given(statistics(), offers(), st.data())
 def test_more_nodes_never_take_longer(one: PartitionStatistics, some: tuple[Offer, ...], data: st.DataObject) -> None:
-    fewer = data.draw(st.integers(1, 250))
+    fewer = data.draw(st.sampled_from(NODES))
     more = data.draw(st.integers(fewer, 250))
     seconds = []
     for nodes_max in (fewer, more):
@@ -348,6 +349,36 @@ def test_the_engine_is_told_what_was_planned() -> None:
     assert told.executor == "ray" and told.ray_cpus == told.concurrent_tasks == cluster.slots
     first_stage = replace(cluster, workers_initial=1)
     assert settings_of(first_stage)["ray_cpus"] == cluster.slots // cluster.workers_max
+
+
+def test_workers_that_run_few_large_tasks_are_waited_for_by_their_cpus() -> None:
+    """A task claims its memory. Where each worker ran 4 tasks on 16 CPUs, a quarter of the workers was waited for."""
+    wide = replace(SMALL, delta_file_rows=(1,) * 100, read_bytes=6 << 30, undivided_bytes=6 << 30)
+    plan = planned(wide, Wish(), Situation(CLUSTERS, {}))
+    node = next(offer.node for offer in CLUSTERS if offer.node.name == plan.node_type)
+    assert plan.slots < node.vcpus * plan.workers_max and reason(plan, "memory") == PlanReason.MEMORY
+    told = Settings(**settings_of(plan))
+    heap, _ = sizing.node_memory(node.memory_bytes)
+    nodes = [RayNode(str(number), node.vcpus, heap) for number in range(plan.workers_max)]
+    claim = TaskClaim.of(nodes, told.concurrent_tasks, told.memory_per_task_bytes)
+    assert told.ray_cpus == node.vcpus * plan.workers_initial
+    assert sum(claim.slots) == plan.slots and max(claim.slots) == plan.slots // plan.workers_max
+
+
+def test_as_many_tasks_as_the_document_allows_run_on_no_more_workers() -> None:
+    plan = planned(BIG, Wish(900.0, tasks_max=4), Situation(CLUSTERS, {}))
+    assert plan.workers_max <= plan.slots <= 4
+
+
+def test_the_most_workers_that_may_be_are_considered() -> None:
+    seventeen = Situation(tuple(replace(offer, nodes_max=17) for offer in CLUSTERS), {})
+    assert {way.nodes for way in candidates(BIG, Wish(1e-3), seventeen)} >= {16, 17}
+
+
+def test_a_document_that_asks_for_large_tasks_gets_as_many_as_fit() -> None:
+    plan = planned(BIG, Wish(memory_per_task_bytes=32 * GIB), Situation(CLUSTERS, {}))
+    node = next(offer.node for offer in CLUSTERS if offer.node.name == plan.node_type)
+    assert plan.slots == plan.workers_max * max(1, sizing.node_memory(node.memory_bytes)[0] // (32 * GIB))
 
 
 def test_input_beyond_the_object_store_takes_rounds() -> None:
