@@ -44,6 +44,7 @@ from deltacompact.delta_streams.table_documents import (
 )
 from deltacompact.storage.certain_put import Effect, put_certainly, telling_interrupts
 from deltacompact.storage.objects import Fetches, ObjectStore, bytes_of
+from deltacompact.storage.replacing import replace_object
 
 _REPEAT = "deltacompact drop, catalog.drop_table"
 
@@ -152,7 +153,7 @@ class Tables:
         if known.keys is None:
             found = self._document_at(paths.keys)  # of the first compaction
             known = known.with_keys(None if found is None else keys_from(found))
-        self._tables[table_id] = known  # declarations never change; missing ones are looked up again next time
+        self._tables[table_id] = known  # keys never change; missing ones are looked up again next time
         return known
 
     def present(self, table_id: str) -> Table:
@@ -222,7 +223,7 @@ class Tables:
         """Record the table that shows the compacted rows from now on. None: no table does.
 
         `readers`: who reads the compacted files from now on, unless that was declared. Without a publication, readers
-        may read plain files, with dead rows. table.json is written anew; the last writer wins.
+        may read plain files, with dead rows. The last writer wins.
         """
         if self.publication(table_id) == target:
             return
@@ -259,10 +260,15 @@ class Tables:
         self._tables.pop(table_id, None)
 
     def _declare_anew(self, table_id: str, **facts: str | None) -> None:
-        """Write table.json with these facts changed. None: the fact is left out."""
-        document = self._table_document(table_id) | facts
-        said = {name: fact for name, fact in document.items() if name not in facts or fact is not None}
-        self.store.put(TablePaths.of(table_id).table, dump(said))
+        """Replace table.json by one with these facts. None: the fact is left out. Facts that others declare stay."""
+        path = TablePaths.of(table_id).table
+        self._table_document(table_id)  # it says in words why there is none
+
+        def declared(data: bytes) -> bytes:
+            known = document(data, path) | facts
+            return dump({name: fact for name, fact in known.items() if name not in facts or fact is not None})
+
+        replace_object(self.store, path, declared)
         self.publication(table_id)
 
     def remembered_table(self, table_id: str) -> Table:

@@ -24,6 +24,7 @@ from deltacompact.delta_streams.table_documents import document, table_from
 from deltacompact.storage.certain_put import Effect, put_certainly, telling_interrupts
 from deltacompact.storage.numbered import NumberedObject
 from deltacompact.storage.objects import ObjectStat, ObjectStore, discard, unfinished
+from deltacompact.storage.replacing import alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,8 @@ def drop(catalog: Streams, table_id: str, *, dry_run: bool = False) -> DropResul
         if not dry_run:
             effect = Effect(f"the drop of table {table_id!r}", "under way: repeat it to finish", "repeat it")
             put_certainly(store, paths.dropped, declared, effect)
-            store.delete([paths.table])
+            with alone(store, paths.table):  # a writer that changes it would put it back
+                store.delete([paths.table])
             catalog.forget(table_id)
         return _dropped(catalog, table, paths, dry_run)
 

@@ -12,4 +12,5 @@ throttle        leaves room for others                                  traffic 
 store_clock     the present time, for ages of objects                   identity      which object a name means
 certain_put     repeats put if absent until the winner is known         numbered      a folder of numbers, put if absent
 checksummed     JSON documents with the checksum of their body          cold_classes  objects that cost a fee to read
+replacing       replaces an object that several writers change
 """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import uuid
@@ -55,6 +56,16 @@ class LocalStore:
             except FileExistsError:
                 return False
             return True
+
+    @contextlib.contextmanager
+    def alone(self, path: str) -> Iterator[None]:
+        """A lock of the path's folder, among processes and threads of this machine. It ends with the process."""
+        with contextlib.ExitStack() as held:
+            with contextlib.suppress(OSError):  # no folder, or a file system without locks
+                folder = os.open((self.root / path).parent, os.O_RDONLY)
+                held.callback(os.close, folder)
+                fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
 
     def open(self, path: str) -> pa.NativeFile:
         with self._reading(path):

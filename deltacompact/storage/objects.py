@@ -120,6 +120,14 @@ class Swaps(Protocol):
 
 
 @runtime_checkable
+class Locks(Protocol):
+    """A store without compare-and-swap whose writers can wait for each other."""
+
+    def alone(self, path: str) -> contextlib.AbstractContextManager[None]:
+        """A block that waits until no other one works in the folder of the path."""
+
+
+@runtime_checkable
 class Copies(Protocol):
     """A sink that can let the store copy ranges of other objects."""
 

@@ -182,7 +182,7 @@ def tables(tmp_path_factory):
 @pytest.mark.parametrize(
     ("words", "most", "not_imported"),
     [
-        ("show lake t", 445, [*ELSEWHERE, *_OF_WORK]),
+        ("show lake t", 450, [*ELSEWHERE, *_OF_WORK]),
         ("plan lake t", 465, [*ELSEWHERE, "pyarrow.dataset", "deltacompact.iceberg", *_OF_WORK]),
         ("compact lake t", 585, [*UNUSED, "rich.progress"]),
         ("compact lake t --json --memory 1GiB", 510, [*UNUSED, "rich"]),
