@@ -70,8 +70,9 @@ class DeltaStreamCalls(Streams):
     def forget(self, table_id: str) -> None:
         """Forget all that is cached of a dropped table and of its writers."""
         super().forget(table_id)
-        for key in [key for key in self._writers if key[0] == table_id]:
-            del self._writers[key]
+        for key in list(self._writers):  # other threads may add some meanwhile
+            if key[0] == table_id:
+                self._writers.pop(key, None)
 
     # Writing
 

@@ -15,7 +15,7 @@ from deltacompact.base.model import CompactedDelta, FarValues, Partition, Table,
 from deltacompact.base.partitions import both
 from deltacompact.base.settings import AMPLIFICATION_MAX
 from deltacompact.delta_streams.destinations import open_destination
-from deltacompact.delta_streams.log.entries import Compacted, Fence, Opened
+from deltacompact.delta_streams.log.entries import Compacted, Fence
 from deltacompact.delta_streams.log.log import StreamLog, genesis_state
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.paths import GENESIS, StreamPaths, TablePaths
@@ -127,8 +127,7 @@ class DeltaStreamPartition:
         )
         now_ms = int(self._catalog.clock() * 1000)
         positions = [position for position in (base.last_position, snapshot.watermark) if position is not None]
-        tokens = self._log.tokens_inherited(base, now_ms)
-        opened = Opened(base.opened.number + 1, base.version, base.lineage, tokens, max(positions), now_ms)
+        opened = self._log.opened_after(base, now_ms, max(positions), base.lineage)
 
         def prepare() -> None:
             self._catalog.refuse_another(self._source)

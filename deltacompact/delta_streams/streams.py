@@ -100,8 +100,9 @@ class Streams(Tables):
         super().forget(table_id)
         self._listings.pop(table_id, None)
         self._fitting.pop(table_id, None)
-        for key in [key for key in self._logs if key[0] == table_id]:
-            del self._logs[key]
+        for key in list(self._logs):  # other threads may add some meanwhile
+            if key[0] == table_id:
+                self._logs.pop(key, None)
 
     def chosen(self, table_id: str, partition: Mapping[str, Any] | Partition | None) -> list[Partition]:
         """All partitions, or the named one."""

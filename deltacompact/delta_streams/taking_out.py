@@ -26,7 +26,7 @@ from deltacompact.base.model import Commit, DataFile, Delta, ObjectRef, Partitio
 from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.base.settings import DEFAULTS
 from deltacompact.base.user_calls import user_call
-from deltacompact.delta_streams.log.entries import Carried, Compacted, Entry, Opened, Retracted, TakenOut
+from deltacompact.delta_streams.log.entries import Carried, Compacted, Entry, Retracted, TakenOut
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.paths import TablePaths
 from deltacompact.delta_streams.streams import Streams, stream_files
@@ -64,15 +64,8 @@ def retract_file(
         return base  # by an earlier call, whose process died or got no answer
     file = _file_named(base, path, where)
     now_ms = int(catalog.clock() * 1000)
-    opened = Opened(
-        base.opened.number + 1,
-        base.version,
-        uuid.uuid4().hex,
-        base.tokens_inherited(now_ms),
-        base.last_position,
-        now_ms,
-        TakenOut(file.path, file.live_rows),
-    )
+    taken_out = TakenOut(file.path, file.live_rows)
+    opened = log.opened_after(base, now_ms, base.last_position, taken_out=taken_out)
     successor = log.write_version(opened.number, [opened, *_contents(catalog.store, table_id, chosen, base, file)])
 
     def check(state: StreamState) -> None:

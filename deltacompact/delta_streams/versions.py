@@ -10,7 +10,6 @@ It drops the commits in between; commits that arrive while it runs stay on top.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -23,7 +22,7 @@ from deltacompact.base.moments import moment_at, spelled
 from deltacompact.base.user_calls import user_call
 from deltacompact.base.wording import counted
 from deltacompact.delta_streams.appending.blocking import examined, measuring
-from deltacompact.delta_streams.log.entries import Carried, Compacted, Entry, IndexReplaced, Opened, Retracted
+from deltacompact.delta_streams.log.entries import Carried, Compacted, Entry, IndexReplaced, Retracted
 from deltacompact.delta_streams.log.log import StreamLog
 from deltacompact.delta_streams.log.state import StreamState, replay
 from deltacompact.delta_streams.retained import StreamFiles, begins, state_of_chain
@@ -99,10 +98,8 @@ def rollback(
     if base.compacted and base.compacted.source_table_id != table_id:
         raise InputError(f"table {table_id!r} is a destination of {base.compacted.source_table_id!r}: roll that back")
     _refuse_old(catalog, log, wanted)
-    now_ms, lineage = int(catalog.clock() * 1000), uuid.uuid4().hex
-    opened = Opened(
-        base.opened.number + 1, base.version, lineage, log.tokens_inherited(base, now_ms), base.last_position, now_ms
-    )
+    now_ms = int(catalog.clock() * 1000)
+    opened = log.opened_after(base, now_ms, base.last_position)
     successor = log.write_version(opened.number, [opened, *_contents(wanted, base)])
 
     def check(state: StreamState) -> None:

@@ -18,7 +18,7 @@ from deltacompact import DeltaStreamCatalog, InputError, cli
 from deltacompact.base.model import Commit, ContentType, DataFile, Delta, OperationType, Partition, Token
 from deltacompact.delta_streams.log.entries import Carried, CommittedEntry, Opened, from_document, to_document
 from deltacompact.delta_streams.log.state import replay
-from deltacompact.delta_streams.log.tokens import Commits
+from deltacompact.delta_streams.log.tokens import TOKEN_RETENTION_S, Commits
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
 
@@ -73,6 +73,23 @@ def test_a_producer_counts_upwards_and_a_skip_is_said(catalog: DeltaStreamCatalo
     assert first.committed and catalog.append("t", rows(9), token=("etl", 9)).committed
     assert catalog.append("t", rows(10), token="etl").committed, "a name is no producer"
     assert keys(catalog) == [1, 2, 9, 10]
+
+
+@pytest.mark.parametrize("successor", ["compact", "restate", "retract_file"])
+def test_a_clock_that_is_ahead_forgets_no_token(catalog: DeltaStreamCatalog, successor: str) -> None:
+    """After `retract_file` on such a host, a batch with a known name was committed again."""
+    catalog.append("t", rows(1), token="nightly")
+    compact(catalog)
+    path = catalog.append("t", rows(2)).files[0].path
+    ahead = DeltaStreamCatalog(catalog.store, clock=lambda: time.time() + 2 * TOKEN_RETENTION_S)
+    if successor == "compact":
+        compact(ahead)
+    elif successor == "restate":
+        ahead.table("t").restate(rows(1))
+    else:
+        ahead.table("t").retract(file=path)
+    compact(catalog)
+    assert not DeltaStreamCatalog(catalog.store).append("t", rows(3), token="nightly").committed
 
 
 @pytest.mark.parametrize("token", ["nightly", ("etl", 7)])

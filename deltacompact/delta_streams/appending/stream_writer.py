@@ -38,7 +38,7 @@ from deltacompact.delta_streams.appending.shape import StreamShape
 from deltacompact.delta_streams.appending.source_files import SourceFiles, distinct_names
 from deltacompact.delta_streams.appending.stream_fit import Deltas, StreamFit
 from deltacompact.delta_streams.appending.written_files import calling, discard, discarding
-from deltacompact.delta_streams.log.entries import CommittedEntry, Entry, Opened
+from deltacompact.delta_streams.log.entries import CommittedEntry, Entry
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.log.tokens import TokenCommit
 from deltacompact.delta_streams.paths import TablePaths
@@ -188,13 +188,12 @@ class StreamWriter:
         log = self._catalog.begin_stream(self._table_id, self._partition)
         base, begun_s = log.active(strictly=True), self._catalog.clock()
         files = self._restated(base, chain((first,), restating), keys)
-        now_ms, lineage = self._now_ms(), uuid.uuid4().hex
+        now_ms = self._now_ms()
         # Not above the position of any delta that is carried over on top.
         position = -INT64_MAX - 1 if base.last_position is None else base.last_position
-        number = base.opened.number + 1
-        opened = Opened(number, base.version, lineage, log.tokens_inherited(base, now_ms), position, now_ms)
-        commit = Commit(lineage, now_ms, (Delta(position, OperationType.UPSERT, files),))
-        successor = log.write_version(number, [opened, CommittedEntry(commit)])
+        opened = log.opened_after(base, now_ms, position)
+        commit = Commit(opened.lineage, now_ms, (Delta(position, OperationType.UPSERT, files),))
+        successor = log.write_version(opened.number, [opened, CommittedEntry(commit)])
 
         def check(state: StreamState) -> None:
             if state.sealed:

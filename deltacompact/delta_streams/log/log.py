@@ -23,7 +23,7 @@ from itertools import count
 from deltacompact.base.errors import DeltaCompactError, NotFoundError
 from deltacompact.delta_streams.log import checkpoints
 from deltacompact.delta_streams.log.effects import effect_of
-from deltacompact.delta_streams.log.entries import Carried, Entry, Fence, Opened, Retracted, Sealed
+from deltacompact.delta_streams.log.entries import Carried, Entry, Fence, Opened, Retracted, Sealed, TakenOut
 from deltacompact.delta_streams.log.heads import StreamHead, only
 from deltacompact.delta_streams.log.objects import LOG_LIMITS, LogLimits, LogObjects, ReadEntry
 from deltacompact.delta_streams.log.state import StreamState, replay
@@ -184,7 +184,23 @@ class StreamLog:
             self._written = (state.version, state.tail), self.store.stat(self.last_written(state)).modified_s
         return self._written[1]
 
-    def tokens_inherited(self, base: StreamState, now_ms: int) -> Tokens:
+    def opened_after(
+        self,
+        base: StreamState,
+        now_ms: int,
+        position: int | None,
+        lineage: str | None = None,
+        taken_out: TakenOut | None = None,
+    ) -> Opened:
+        """The first entry of a successor. `lineage` None: a new one, because the contents differ.
+
+        position    no commit that is carried over has a smaller one
+        """
+        tokens = self._tokens_inherited(base, now_ms)
+        number, lineage = base.opened.number + 1, lineage or uuid.uuid4().hex
+        return Opened(number, base.version, lineage, tokens, position, now_ms, taken_out)
+
+    def _tokens_inherited(self, base: StreamState, now_ms: int) -> Tokens:
         """The tokens that a successor of `base` begins with. The store's clock, which dates its last entry, counts."""
         if not base.has_named_tokens:
             return base.tokens_inherited(now_ms)
