@@ -87,6 +87,13 @@ def callables(argument: str, value: Any) -> list[Any]:
     return found
 
 
+def at_most_one(**arguments: Any) -> None:
+    """Raise InputError for two arguments of which each asks for another answer."""
+    given = [name for name, value in arguments.items() if value]
+    if len(given) > 1:
+        raise InputError(f"{given[0]} and {given[1]} ask two questions: ask one at a time")
+
+
 def flag(argument: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise InputError(f"{argument} is {_shown(value)}, it must be True or False")

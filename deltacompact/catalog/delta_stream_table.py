@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
+from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import Appended, ContentType, Delta, Partition, Readers, SchemaMode, Table, TableKeys
 from deltacompact.base.notebooks import UsersWords
@@ -632,7 +633,7 @@ class DeltaStreamTable(UsersWords):
         health         True, or Thresholds: no file is read, but what readers fold and skip is held against them
         plot           an .svg file to draw the health in
 
-        Raises InputError for an engine of which nothing is known.
+        Raises InputError for an engine of which nothing is known, and for two questions at once.
 
         Examples:
             >>> [found.problems for found in orders.check()]
@@ -642,6 +643,7 @@ class DeltaStreamTable(UsersWords):
             >>> [obstacle.words for obstacle in orders.check(readable_by="duckdb")["duckdb"]]
             ['1 delta: compact folds them, until then they are not seen']
         """
+        expect.at_most_one(quick=quick, readable_by=readable_by, health=health or plot)
         if readable_by:
             from deltacompact.maintenance.stream_readable_by import stream_obstacles_of
 

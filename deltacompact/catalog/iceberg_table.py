@@ -329,7 +329,7 @@ class IcebergCatalogTable(UsersWords):
         health         True, or Thresholds: no file is read, but what readers skip is held against them, by partition
         plot           an .svg file to draw the health in
 
-        Raises InputError for an engine of which nothing is known.
+        Raises InputError for an engine of which nothing is known, and for two questions at once.
 
         Examples:
             >>> orders.check().problems
@@ -342,6 +342,7 @@ class IcebergCatalogTable(UsersWords):
         from deltacompact.maintenance.iceberg_check import check_branch
         from deltacompact.maintenance.readable_by import obstacles_of
 
+        expect.at_most_one(readable_by=readable_by, health=health or plot)
         if readable_by:
             return obstacles_of(readable_by, lambda: self._catalog.state(self._table_id, branch))
         if health or plot:

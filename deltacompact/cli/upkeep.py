@@ -85,7 +85,7 @@ def check(
         from deltacompact.cli import health
 
         if quick:
-            raise InputError("--quick is for a check without --health, which reads no row either")
+            raise InputError("--health reads no row: leave --quick out")
         if options["readable_by"]:
             raise InputError("--health and --readable-by are two questions: ask one at a time")
         return health.run(catalog, table, partition, options)
@@ -100,7 +100,7 @@ def check(
     detail = Detail(options["verbose"])
     if engines:
         if quick:
-            raise InputError("--quick is for a check without --readable-by, which reads no row either")
+            raise InputError("--readable-by reads no row: leave --quick out")
         only = one_partition(catalog, table, partition)
         return readable_by.answer_for(table, catalog.table(table).check(only, readable_by=engines), as_json)
     _verify(catalog, table, partition, quick, as_json, detail)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, as_completed
 from typing import Any
 
 from deltacompact.base.settings import Settings
@@ -106,7 +106,11 @@ class LocalExecutor:
     ) -> SubmittedTask:
         pending = _Task(task, inputs, returns)
         if self._pool is not None:
-            pending.future = self._pool.submit(pending.run)
+            try:
+                pending.future = self._pool.submit(pending.run)
+            except RuntimeError:  # the pool was shut down
+                self._check_not_stopped()
+                raise
         return SubmittedTask([_Later(pending, number) for number in range(returns)], _Later(pending, returns))
 
     def finish(self, tasks: Sequence[SubmittedTask]) -> Iterator[tuple[int, TaskStats]]:
@@ -120,14 +124,18 @@ class LocalExecutor:
             for future in as_completed(number_of):
                 self._check_not_stopped()
                 number = number_of[future]
-                yield number, _value(tasks[number].stats)
+                yield number, self.get(tasks[number].stats)
         except BaseException:
             for future in number_of:
                 future.cancel()
             raise
 
     def get(self, handle: Handle) -> Any:
-        return _value(handle)
+        try:
+            return _value(handle)
+        except CancelledError:
+            self._check_not_stopped()
+            raise
 
     def share(self, value: Any) -> Handle:
         return value

@@ -114,7 +114,7 @@ class JobRunWait:
             return
         self._looked_for_dead_s = now_s
         for letter in self._queue.dead_letters():
-            if letter.id == self._message_id or (letter.body and f'"job_run_id":"{self._id}"' in letter.body):
+            if self._message_id in (letter.id, letter.message_id):  # an earlier message of this job run may be dead
                 raise InputError(f"job run {self._id} was refused ({letter.reason}): {letter.text}")
 
     def _progress(self, run: JobRun | None) -> str:

@@ -55,7 +55,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that cannot be served. `field` is the path of the bad field; "" if the whole message is bad."""
+    """A message that cannot be served. `field` is the path of the bad field; "" if the whole message is bad.
+
+    `message_id`: the message's id in the queue that it came from, if that is known.
+    """
 
     id: str
     body: str
@@ -64,6 +67,7 @@ class DeadLetter:
     text: str
     dead_s: float
     receipt: str = ""
+    message_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ class SqsQueue:
             )
 
     def dead_letter(self, message: Message, reason: DeadReason, field: str, text: str) -> None:
-        about = {"reason": str(reason), "field": field, "text": text, "message_id": message.id}
+        about = {"reason": str(reason), "message_id": message.id, "field": field, "text": text}
         attributes = {name: _attribute(value) for name, value in about.items() if value}
         url = self._dead_letters_url()
         outgoing = _outgoing(url, message.body, message.id, message.id)
@@ -353,4 +353,5 @@ def _letter(found: dict[str, Any]) -> DeadLetter:
         attributes.get("text", "received too often and never dealt with: SQS moved it here"),
         int(found.get("Attributes", {}).get("SentTimestamp", 0)) / 1000,
         found["ReceiptHandle"],
+        attributes.get("message_id", ""),
     )

@@ -102,7 +102,10 @@ class SwappedRecords:
         path = f"{version.folder}/{_ONE}"
         etag = self._swaps.put_if_same(path, self._bytes(number, value, written), version.etag)
         if etag is None:
-            found = self._one(self._swaps, version.folder)
+            try:
+                found = self._one(self._swaps, version.folder)
+            except NotFoundError:  # the record is gone
+                return None
             if written[0] not in found.written:
                 return None
             etag = found.etag if found.number == number else "replaced"

@@ -297,6 +297,8 @@ def test_a_table_of_an_iceberg_catalog(iceberg, capfd):
         (lambda catalog: catalog.table("orders").changes(keys=["id"]), TypeError, r"^changes\(\) .* mean 'key'"),
         (lambda catalog: catalog.table("orders").compact(purge=1), InputError, "purge is 1"),
         (lambda catalog: catalog.table("orders").retract(), InputError, "either a position or a file"),
+        (lambda catalog: catalog.table("orders").check(quick=True, health=True), InputError, "quick and health ask"),
+        (lambda catalog: catalog.table("orders").check(readable_by="x", plot="a.svg"), InputError, "and health"),
     ],
 )  # fmt: skip
 def test_an_error_names_what_was_written(catalog, call, error, told):

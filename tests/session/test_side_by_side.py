@@ -397,6 +397,19 @@ def test_a_stopped_executor_ends_its_sessions() -> None:
             list(executor.finish(tasks))
 
 
+def test_a_session_between_two_stages_ends_with_its_stopped_executor() -> None:
+    """Its next task could not be submitted, and it was told as failed, although it goes on later."""
+    executor = LocalExecutor(Settings(local_threads=2))
+    release = threading.Event()
+    *_, waiting = [executor.submit(release.wait, 5) for _ in range(3)]
+    executor.stop()
+    release.set()
+    with pytest.raises(KeyboardInterrupt):
+        executor.submit(release.wait, 5)
+    with pytest.raises(KeyboardInterrupt):
+        executor.get(waiting.values[0])
+
+
 def test_a_single_session_that_is_interrupted_stops_its_executor() -> None:
     def interrupted() -> None:
         raise KeyboardInterrupt

@@ -123,10 +123,11 @@ def test_what_is_refused_is_not_waited_for(tmp_path):
         (message,) = waited.queue.receive(1, 0)
         waited.queue.dead_letter(message, DeadReason.CATALOG_NOT_ALLOWED, "catalog", "catalog: not allowed here")
 
-    waited = Waited(tmp_path, refuse)
-    waited.queue.send('{"job_run_id":"run-1"}')
+    sent = DirectoryQueue(tmp_path / "queue").send('{"job_run_id":"run-1"}')
     with pytest.raises(InputError, match=r"was refused .catalog_not_allowed.: catalog: not allowed here"):
-        waited.waiting.until_ended(None)
+        Waited(tmp_path, refuse, message=sent).waiting.until_ended(None)
+    corrected = Waited(tmp_path, accepted, running, ended(JobRunState.SUCCEEDED))
+    assert corrected.waiting.until_ended(100).state is JobRunState.SUCCEEDED, "the letter was an earlier message"
     waited = Waited(tmp_path / "other")
     waited.put(document={"another": 1})
     with pytest.raises(ConflictError, match="another document"):
