@@ -68,8 +68,18 @@ def ordered_column(metadata: TableMetadata, name: str) -> tuple[int, Column]:
 
 
 def without_bounds(data: Sequence[ManifestEntry], number: int) -> int:
-    """How many files have no bounds of a column."""
-    return sum(number not in entry.file.lower_bounds and number not in entry.file.upper_bounds for entry in data)
+    """How many files have no bounds of a column, and may hold values: so readers open them always."""
+    return sum(not has_bounds(entry.file, number) and may_hold_values(entry.file, number) for entry in data)
+
+
+def has_bounds(file: ContentFile, number: int) -> bool:
+    return number in file.lower_bounds or number in file.upper_bounds
+
+
+def may_hold_values(file: ContentFile, number: int) -> bool:
+    """Whether the counts of a file do not say that a column has only nulls and NaN there. Readers skip such files."""
+    empty = file.null_value_counts.get(number, 0) + file.nan_value_counts.get(number, 0)
+    return not 0 < file.value_counts.get(number, 0) <= empty
 
 
 def _bounds(files: Sequence[ContentFile], number: int, column: Column, rows: Sequence[pa.ChunkedArray]) -> ColumnBounds:

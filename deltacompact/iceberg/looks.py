@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltacompact.iceberg.boxes import ordered_column
+from deltacompact.iceberg.boxes import may_hold_values, ordered_column
 from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask
 from deltacompact.iceberg.live_rows import LiveReader
 from deltacompact.iceberg.table.column_metrics import MeasuredColumn, metrics_of
@@ -66,14 +66,19 @@ def _measured(metadata: TableMetadata, opened: OpenFile, columns: Sequence[str])
 def _group(
     entry: ManifestEntry, footer: pq.FileMetaData, measured: dict[str, MeasuredColumn], group: int
 ) -> ManifestEntry:
-    """A row group as if it were a file. Footers do not count NaN, so we say 0: only bounds of values matter here."""
-    found = metrics_of(footer, measured, {column.field_id: 0 for column in measured.values()}, [group])
+    """A row group as if it were a file. Footers do not count NaN, so we say 0: only bounds of values matter here.
+
+    If the file has no values at all, readers do not open it for its groups.
+    """
+    numbers = [column.field_id for column in measured.values()]
+    found = metrics_of(footer, measured, dict.fromkeys(numbers, 0), [group])
+    rows = footer.row_group(group).num_rows
     file = replace(
         entry.file,
-        rows=footer.row_group(group).num_rows,
+        rows=rows,
         value_counts=found.value_counts,
         null_value_counts=found.null_value_counts,
-        nan_value_counts={},
+        nan_value_counts={number: rows for number in numbers if not may_hold_values(entry.file, number)},
         lower_bounds=found.lower_bounds,
         upper_bounds=found.upper_bounds,
     )

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
-from deltacompact.iceberg.boxes import boxes_of_files, ordered_column, without_bounds
+from deltacompact.iceberg.boxes import boxes_of_files, has_bounds, ordered_column, without_bounds
 from deltacompact.iceberg.deletes.readable import check_readable
 from deltacompact.iceberg.looks import LOOKS, Look, looks_into
 from deltacompact.iceberg.table.content_files import ManifestEntry
@@ -127,7 +127,7 @@ class Adviser:
         for name in names:
             number, _ = ordered_column(self.state.metadata, name)
             unknown = without_bounds(data, number)
-            if data and unknown == len(data):
+            if unknown and not any(has_bounds(entry.file, number) for entry in data):
                 raise InputError(
                     f"no file of table {table_id!r} has bounds of column {name!r}, so readers skip none by it: set "
                     f"write.metadata.metrics.column.{name} to full, and rewrite the table"

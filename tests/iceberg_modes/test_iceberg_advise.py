@@ -142,6 +142,21 @@ def test_a_table_without_bounds_is_refused_and_an_empty_one_says_so(tmp_path):
         table.advise("day")
 
 
+def test_readers_skip_files_of_nulls_and_nan_by_their_counts(tmp_path):
+    lake = Lake(tmp_path)
+    lake.create(T, pa.schema([("share", pa.float64()), ("note", pa.string())]))
+    for share in (None, float("nan"), 1.0, 2.0):
+        lake.append(T, [{"share": share, "note": None}] * 9)
+    table = IcebergCatalog(lake.catalog).table(T)
+    assert table.advise("share").notes == ("1 file without bounds of column 'share': readers open them always",)
+    lake.rewrite(T, rewrite_all=True, max_file_group_input_files=1)  # PyIceberg does not count NaN
+    found = table.advise("share,note")
+    assert found.notes == ()
+    share = found.outlooks[0].now
+    assert share.group_value_share == share.value_share == 0.25
+    assert table.advise("note").rewrite_files == 0  # nobody is told to rewrite it for bounds that it cannot have
+
+
 def test_the_columns_of_the_table_are_the_default(tmp_path):
     lake = Lake(tmp_path)
     lake.create(T, SCHEMA, properties={"deltacompact.cluster-by": "customer*2"})
