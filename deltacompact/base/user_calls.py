@@ -25,7 +25,7 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 Kind = TypeVar("Kind", bound=type)
 
 _MODULES = {
-    "ChangeEventOptions": "catalog.delta_stream_calls",
+    "ChangeEventOptions": "delta_streams.appending.change_options",
     "ChangesOptions": "change_feed.request",
     "CompactionArguments": "arguments",
     "IcebergSelection": "catalog.iceberg_table",

@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import pyarrow as pa
 
 from deltacompact.base import expect
-from deltacompact.base.errors import (
-    DeltaCompactError,
-    InputError,
-)
+from deltacompact.base.errors import DeltaCompactError, InputError
 from deltacompact.base.model import (
     Appended,
     ContentType,
@@ -32,12 +29,11 @@ from deltacompact.base.model import (
 )
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.streams import Streams
-from deltacompact.delta_streams.table_documents import (
-    is_destination,
-)
+from deltacompact.delta_streams.table_documents import is_destination
 from deltacompact.storage.objects import ObjectStore
 
 if TYPE_CHECKING:  # imported by those who append or read: `show` must not wait for them
+    from deltacompact.delta_streams.appending.change_options import ChangeEventOptions
     from deltacompact.delta_streams.appending.changes import ChangesWriter
     from deltacompact.delta_streams.appending.stream_writer import CommitTerms, StreamWriter
     from deltacompact.delta_streams.scan import Selection
@@ -45,16 +41,6 @@ if TYPE_CHECKING:  # imported by those who append or read: `show` must not wait 
 
 TokenLike = Token | str | tuple[str, int] | None
 """A token in the API: a name, or a producer and the number of its batch."""
-
-
-class ChangeEventOptions(TypedDict, total=False):
-    """What rows say of themselves, for `append` and `append_files`."""
-
-    operation_column: str | None
-    upsert_values: Sequence[Any] | None
-    delete_values: Sequence[Any] | None
-    partition_by: Sequence[str] | str | None
-    format: str | None
 
 
 class DeltaStreamCalls(Streams):
@@ -112,13 +98,9 @@ class DeltaStreamCalls(Streams):
         stream_position: int | None = None,
         token: TokenLike = None,
         *,
-        operation_column: str | None = None,
-        upsert_values: Sequence[Any] | None = None,
-        delete_values: Sequence[Any] | None = None,
-        partition_by: Sequence[str] | str | None = None,
-        format: str | None = None,
         force_position: bool = False,
         schema_mode: SchemaMode | str | None = None,
+        **changes: Unpack[ChangeEventOptions],
     ) -> Delta | Appended:
         """Commit one delta. `tables` is any object with rows (see incoming.py), or a list of them: one file each.
 
@@ -147,11 +129,10 @@ class DeltaStreamCalls(Streams):
             ['delete', 'upsert']
         """
         terms = self._terms(stream_position, 1, token, force_position, schema_mode)
-        given = (partition, operation, operation_column, upsert_values, delete_values, partition_by, format)
-        if (changes := self._changes(table_id, terms, *given)) is not None:
-            return changes.append(tables)
-        writer, kind, keys = self._appending(table_id, partition, operation)
-        return writer.append(tables, kind, keys, terms)
+        if (writer := self._changes(table_id, terms, partition, operation, changes)) is not None:
+            return writer.append(tables)
+        stream, kind, keys = self._appending(table_id, partition, operation)
+        return stream.append(tables, kind, keys, terms)
 
     @overload
     def append_files(
@@ -195,13 +176,9 @@ class DeltaStreamCalls(Streams):
         *,
         reference: bool = False,
         content_type: ContentType | None = None,
-        operation_column: str | None = None,
-        upsert_values: Sequence[Any] | None = None,
-        delete_values: Sequence[Any] | None = None,
-        partition_by: Sequence[str] | str | None = None,
-        format: str | None = None,
         force_position: bool = False,
         schema_mode: SchemaMode | str | None = None,
+        **changes: Unpack[ChangeEventOptions],
     ) -> Delta | Appended:
         """Commit files as one delta: copied into the catalog, or with `reference` left in place.
 
@@ -226,16 +203,15 @@ class DeltaStreamCalls(Streams):
         if not paths:
             raise InputError("there is nothing to append: name at least one file")
         terms = self._terms(stream_position, 1, token, force_position, schema_mode)
-        given = (partition, operation, operation_column, upsert_values, delete_values, partition_by, format)
-        if (changes := self._changes(table_id, terms, *given)) is not None:
+        if (writer := self._changes(table_id, terms, partition, operation, changes)) is not None:
             if reference:
                 raise InputError(
                     "files that stay where they are (reference, --reference) belong to one partition and have one "
                     "operation: name the partition, or leave reference out"
                 )
-            return changes.append_files(paths, content_type)
-        writer, kind, keys = self._appending(table_id, partition, operation)
-        return writer.append_files(paths, kind, keys, terms, reference, content_type)
+            return writer.append_files(paths, content_type)
+        stream, kind, keys = self._appending(table_id, partition, operation)
+        return stream.append_files(paths, kind, keys, terms, reference, content_type)
 
     def commit(
         self,
@@ -357,12 +333,14 @@ class DeltaStreamCalls(Streams):
         table_id: str,
         terms: CommitTerms,
         partition: Mapping[str, Any] | Partition | None,
-        *given: Any,
+        operation: str,
+        said: ChangeEventOptions,
     ) -> ChangesWriter | None:
         """The writer of rows that say their operation or partition; None: they have one operation and partition."""
-        from deltacompact.delta_streams.appending.changes import ChangesWriter, change_options
+        from deltacompact.delta_streams.appending.change_options import change_options
+        from deltacompact.delta_streams.appending.changes import ChangesWriter
 
-        if (options := change_options(self.present(table_id), partition, *given)) is None:
+        if (options := change_options(self.present(table_id), partition, operation, said)) is None:
             return None
         table = self.described(table_id)
         if table.source_table_id is not None:

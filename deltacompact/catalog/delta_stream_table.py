@@ -38,11 +38,12 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     from deltacompact.base.fingerprint import Fingerprint
     from deltacompact.base.settings import Settings
     from deltacompact.base.thresholds import Thresholds
-    from deltacompact.catalog.delta_stream_calls import ChangeEventOptions, DeltaStreamCalls, TokenLike
+    from deltacompact.catalog.delta_stream_calls import DeltaStreamCalls, TokenLike
     from deltacompact.catalog.table_plan import TablePlan
     from deltacompact.change_feed.bookmark import Bookmark
     from deltacompact.change_feed.difference import Difference
     from deltacompact.change_feed.request import ChangesOptions
+    from deltacompact.delta_streams.appending.change_options import ChangeEventOptions
     from deltacompact.delta_streams.history import VersionMade
     from deltacompact.delta_streams.log.state import StreamState
     from deltacompact.delta_streams.scan import Selection

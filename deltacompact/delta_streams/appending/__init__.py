@@ -4,6 +4,7 @@ stream_writer     data first, then the entry; start here
 stream_fit        whether files may be added to a stream
 source_files      users' files, inspected and copied         written_files    not named by a log yet
 changes           change events, and rows of many partitions
+change_options    what the caller says of such rows
 incoming          rows from any library that speaks Arrow
 sources           files that a command line names
 shape             whether files fit the stream              far          values that a wider type does not hold
