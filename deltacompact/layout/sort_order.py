@@ -24,6 +24,9 @@ _ITEM = re.compile(rf'(?P<name>{QUOTED}|[^"()]+?){_WAY}', re.I | re.S)
 _TRANSFORM = re.compile(rf"(?P<transform>[a-z_]+)\s*\((?P<arguments>(?:{QUOTED}|[^()\"])*)\){_WAY}", re.I)
 _CURVE = re.compile(rf"(?P<curve>zorder|hilbert)\s*\((?P<columns>(?:{QUOTED}|[^()\"])*)\)", re.I)
 _WITH_NUMBER = ("bucket", "truncate")
+_NUMBER = re.compile(r"0*[1-9]\d{0,9}")
+_NUMBER_MAX = (1 << 31) - 1
+"""Iceberg's numbers of buckets and widths are Java's ints."""
 _OF_TIMES = {"date": "day", "date_hour": "hour"} | {
     name: unit for unit in ("year", "month", "day", "hour") for name in (unit, f"{unit}s")
 }
@@ -98,6 +101,6 @@ def _key(found: dict[str, str]) -> tuple[str, str] | None:
         return _OF_TIMES[name], arguments[0]
     if name in _WITH_NUMBER and len(arguments) == 2:
         number, column = arguments if arguments[0].isdecimal() else arguments[::-1]
-        if number.isdecimal() and int(number) and column:
+        if _NUMBER.fullmatch(number) and int(number) <= _NUMBER_MAX and column:
             return f"{name}[{int(number)}]", column
     return None

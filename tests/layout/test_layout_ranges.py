@@ -142,6 +142,8 @@ def test_orders_are_read_as_people_write_them():
         ("hilbert(a,b,c,d,e)", "needs one to 4 columns"),
         ("bucket(a)", "cannot be read"),
         ("truncate(0, a)", "cannot be read"),
+        (f"bucket({1 << 31}, a)", "cannot be read"),
+        (f"bucket({'9' * 5000}, a)", "cannot be read"),
         ("days(a, b)", "cannot be read"),
         ("days(a), days(a) DESC", "has 'a' twice"),
         ("a, hilbert(b, a)", "has 'a' twice"),
