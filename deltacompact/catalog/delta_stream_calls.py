@@ -109,8 +109,7 @@ class DeltaStreamCalls(Streams):
         outcome cannot be known: repeat the call with the same token. Raises PositionError where `stream_position`
         (int64) is not greater than all before it, or more than a year ahead of the clock (milliseconds since the epoch)
         without `force_position`. Raises SchemaError where the rows do not fit the stream, or bring new columns under
-        `schema_mode` "fixed" (default: the table's). The delta's `new_columns` and `null_keys` say what an eye should
-        see.
+        `schema_mode` "fixed" (default: the table's). Look at the delta's `new_columns` and `null_keys`.
 
         Change events: `operation_column` names the column in which each row says its operation, by `upsert_values` and
         `delete_values`; `format` is "debezium", "maxwell" or "dms". The order of the rows counts, or the table's sort
@@ -307,7 +306,7 @@ class DeltaStreamCalls(Streams):
         return publish(self, table_id, to, partition)
 
     def compacted_files(self, table_id: str, partition: Mapping[str, Any] | Partition | None = None) -> list[str]:
-        """Paths or URIs of the live compacted files, for engines that read lists. Files need not have new columns:
+        """Paths or URIs of the live compacted files, for engines that read lists. Files may lack new columns:
         duckdb.read_parquet(files, union_by_name=True).
 
         The folders below the table hold more: deltas, and versions that were replaced. Deltas since the last compaction

@@ -488,7 +488,7 @@ class DeltaStreamTable(UsersWords):
         return simulated_streams(self._catalog, self._table_id, collected, columns, chosen, depths), collected.notes
 
     def dataset(self, partition: Values = None, **selection: Unpack[Selection]) -> ds.Dataset:
-        """The live rows as a pyarrow Dataset, read at each scan: who scans it hands down columns and filters.
+        """The live rows as a pyarrow Dataset, read at each scan, with the scan's columns and filters.
 
         Arguments as for `read`.
 
@@ -532,7 +532,7 @@ class DeltaStreamTable(UsersWords):
         return relation_of(scanning(self.scan, {"partition": partition, **selection}), connection)
 
     def compacted_files(self, partition: Values = None) -> list[str]:
-        """Paths or URIs of the live compacted files, for engines that read lists. Files need not have new columns:
+        """Paths or URIs of the live compacted files, for engines that read lists. Files may lack new columns:
         duckdb.read_parquet(files, union_by_name=True).
 
         Raises InputError where a partition was not compacted yet, or has files with dead rows.

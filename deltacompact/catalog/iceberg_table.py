@@ -406,7 +406,7 @@ class IcebergCatalogTable(UsersWords):
         return exported(table.store, target, *scanned(table, BranchScan(**selection)))
 
     def dataset(self, **selection: Unpack[IcebergSelection]) -> ds.Dataset:
-        """The live rows as a pyarrow Dataset, read at each scan: who scans it hands down columns and filters.
+        """The live rows as a pyarrow Dataset, read at each scan, with the scan's columns and filters.
 
         Arguments as for `read`.
 

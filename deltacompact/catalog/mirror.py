@@ -19,8 +19,8 @@ them, or stay. So the bookmark tells what was asked for, and a batch that asks f
 The rows of an Iceberg table have the names that its columns have today, those in the mirror the names that they had. So
 the bookmark also tells the schema, and a source whose columns were renamed or made anew is refused.
 
-A mirror has one row of a key. Of two in the source it would lose one, and the other with the first that goes. So a
-batch that upserts a key twice is refused, unless the source's own keys make sure that none does.
+A mirror has one row of a key. Of two source rows with one key it would keep one, and lose that when either is deleted.
+So a batch that upserts a key twice is refused, unless the source's own keys make sure that none does.
 """
 
 from __future__ import annotations

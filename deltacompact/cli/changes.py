@@ -145,7 +145,7 @@ def _refuse(option: str, others: dict[str, Any], why: str) -> None:
     """Raise InputError for options that the other one would leave unheard."""
     for other, given in others.items():
         if given:
-            raise InputError(f"{option} goes without {other}: {why}")
+            raise InputError(f"{option} excludes {other}: {why}")
 
 
 def _why_nothing(
@@ -157,8 +157,8 @@ def _why_nothing(
         newest = catalog.table(table).versions(pairs(options["partition"]) or None)[-1:]  # none: it holds no data
         if any(from_ in (link.version, link.version.partition("-")[0]) for link in newest):
             return (
-                f"nothing changed: version {from_} is the newest, and until it is sealed it is what the table is now. "
-                "Give the version before it, or a time"
+                f"nothing changed: version {from_} is the newest, so it is what the table is now. Give the version "
+                "before it, or a time"
             )
     return "nothing changed"
 

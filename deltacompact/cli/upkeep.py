@@ -245,7 +245,7 @@ def _validate_fingerprints(
         )
         answer_for_partitions(as_json, reports, errors, FingerprintReport.document, _say_right, totals)
     if any(not report.ok for report in reports):
-        raise Failed(CorruptionError(f"table {table!r} does not have the rows that its fingerprint tells of"))
+        raise Failed(CorruptionError(f"table {table!r} has other rows than its fingerprint says"))
 
 
 def _validate_iceberg(

@@ -68,7 +68,7 @@ def ordered_column(metadata: TableMetadata, name: str) -> tuple[int, Column]:
 
 
 def without_bounds(data: Sequence[ManifestEntry], number: int) -> int:
-    """How many files have no bounds of a column, and may hold values: so readers open them always."""
+    """How many files have no bounds of a column, and may hold values: so readers always open them."""
     return sum(not has_bounds(entry.file, number) and may_hold_values(entry.file, number) for entry in data)
 
 

@@ -133,7 +133,7 @@ class Adviser:
                     f"write.metadata.metrics.column.{name} to full, and rewrite the table"
                 )
             if unknown:
-                yield f"{counted(unknown, 'file')} without bounds of column {name!r}: readers open them always"
+                yield f"{counted(unknown, 'file')} without bounds of column {name!r}: readers always open them"
 
     def _with_outlooks(self, advice: Advice, files: Boxes, by: Sequence[ClusterColumn]) -> Advice:
         looks = self._looks(files, advice.columns)

@@ -256,10 +256,10 @@ partial_progress_option = functools.partial(
     "partial-progress.enabled",
     FLAG,
     False,
-    "commit after some groups, not once at the end, past unreadable ones",
+    "commit after some groups, not once at the end; skip unreadable ones",
 )
 max_commits_option = functools.partial(
-    option, "partial-progress.max-commits", WHOLE, MAX_COMMITS, "in about so many commits"
+    option, "partial-progress.max-commits", WHOLE, MAX_COMMITS, "about this many commits"
 )
 max_failed_commits_option = functools.partial(
     option,
@@ -285,7 +285,7 @@ def _listed(name: str, value: Any) -> tuple[str, ...]:
     items = value if isinstance(value, (list, tuple)) else str(value).split(",")
     found = tuple(str(item).strip() for item in items)
     if not found or "" in found:
-        raise InputError(f"option {name}: {value!r} names nothing in one place: write a,b")
+        raise InputError(f"option {name}: {value!r} has an empty item: write a,b")
     return found
 
 

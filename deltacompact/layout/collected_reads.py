@@ -72,7 +72,7 @@ class CollectedReads:
         if found := columns_asked(heat_of(self.reads, self.now_s)):
             return found
         of = " and ".join(self.sources)
-        raise InputError(f"none of {of} is of a read of table {self.table_id!r} with a predicate on a column of it")
+        raise InputError(f"no read in {of} has a predicate on a column of table {self.table_id!r}")
 
     def refuse_none(self) -> None:
         """Raise InputError if no source was given, for `simulate`."""

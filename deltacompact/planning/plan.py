@@ -102,8 +102,10 @@ class CompactionPlan:
 
     @cached_property
     def stored_schema(self) -> pa.Schema:
-        """The columns of compacted files: not those whose type only files without rows have had. It may still change,
-        and other engines would not read files with the former one. Keys are there in any case."""
+        """The columns of compacted files: the keys, and columns whose type a file with rows has shown.
+
+        Another type may still change, and other engines would not read files with the former one.
+        """
         keys = {*self.keys.primary, *(key.name for key in self.keys.sort)}
         return pa.schema([field for field in self.schema if field.name in keys or not schemas.is_promised(field)])
 

@@ -71,7 +71,7 @@ _FAR = 3.0
 _FACTOR_LEAST = 0.1
 """A term's factor is at least this share of the pool's."""
 _CLOCK_S = 1e-3
-"""Clocks of CPU time are no finer, so less is taken for this."""
+"""Clocks of CPU time are no finer: smaller values count as this."""
 _LEAST_WORK_S = 1e-9
 """A part with less expected work teaches nothing."""
 _SECONDS_KNOWN = (1e-6, 1e9)
@@ -210,7 +210,7 @@ class Expectation:
         return float(self.waits[2]) * self.levels.get((stream, _WALL), 1.0)
 
     def by_term(self, work: SessionWork, stream: str = "") -> dict[str, float]:
-        """The wall seconds term by term; those of requests and starts are of the session's own term."""
+        """Wall seconds by term. The term "session" includes requests and starts."""
         busiest, request, start = self.waits * self.levels.get((stream, _WALL), 1.0)
         amounts = work.busiest.vector
         seconds = amounts * _levels_of_terms(amounts, stream, self.levels) * self.rates * busiest

@@ -84,7 +84,7 @@ class TriggerHistory:
 
 
 def evaluate(policy: Policy, statistics: Statistics, history: TriggerHistory, now_s: float) -> Decision:
-    """Decide for one partition. Whatever forbids a job run is asked before whatever wants one."""
+    """Decide for one partition. Reasons to wait are checked before reasons to submit."""
     if history.running is not None:
         return _wait(TriggerReason.RUNNING, f"job run {history.running} works on it")
     compacted = history.marks.get(policy.name) if not history.failures else None

@@ -76,24 +76,32 @@ class Condition(BaseModel):
 
     model_config = _STRICT
 
-    deltas: Count | None = Field(default=None, description="So many deltas are not compacted yet, or more.")
-    delta_rows: Count | None = Field(default=None, description="So many rows are, or more.")
-    delta_bytes: Count | None = Field(default=None, description="So many bytes are, or more.")
+    deltas: Count | None = Field(default=None, description="At least this many deltas are not compacted yet.")
+    delta_rows: Count | None = Field(
+        default=None, description="At least this many rows of deltas are not compacted yet."
+    )
+    delta_bytes: Count | None = Field(
+        default=None, description="At least this many bytes of deltas are not compacted yet."
+    )
     oldest_delta_age: Seconds | None = Field(
         default=None,
-        description="Since the oldest of them was committed; of a sealed partition, since its window ended.",
+        description="Since the oldest delta was committed; in a sealed partition, since its window ended.",
     )
-    files: Count | None = Field(default=None, description="So many files, compacted ones and those of deltas, or more.")
-    average_file_bytes_below: Count | None = Field(default=None, description="They are smaller than that on average.")
+    files: Count | None = Field(
+        default=None, description="At least this many files, compacted ones and those of deltas."
+    )
+    average_file_bytes_below: Count | None = Field(default=None, description="The average file is smaller than this.")
     idle: Seconds | None = Field(default=None, description="Since the last file was written.")
     delete_files: Count | None = Field(
-        default=None, description="Iceberg: so many files of deletes, deletion vectors included, or more."
+        default=None, description="Iceberg: at least this many files of deletes, deletion vectors included."
     )
-    delete_file_share: Share | None = Field(default=None, description="Iceberg: their share of all files.")
+    delete_file_share: Share | None = Field(
+        default=None, description="Iceberg: the share of delete files in all files."
+    )
     dead_row_share: Share | None = Field(
         default=None, description="Iceberg: the share of rows that deletes name; an equality delete counts for one row."
     )
-    small_files: Count | None = Field(default=None, description="Iceberg: so many small data files, or more.")
+    small_files: Count | None = Field(default=None, description="Iceberg: at least this many small data files.")
     small_file_bytes: Count | None = Field(
         default=None,
         description="Iceberg: below this size a data file is small. Default: 75 % of the table's target size.",
@@ -105,12 +113,12 @@ class Condition(BaseModel):
 
     layout_depth: Times | None = Field(
         default=None,
-        description="So many compacted files hold a value of the columns by which the table is clustered, or more, on "
-        "average. 1: they lie well.",
+        description="At least this many compacted files hold a value of the columns by which the table is clustered, "
+        "on average. 1: they lie well.",
     )
     layout_gain: Times | None = Field(
         default=None,
-        description="The reads of the table's heat would save so many times what clustering costs.",
+        description="The reads of the table's heat would save at least this many times what clustering costs.",
     )
 
     @model_validator(mode="after")

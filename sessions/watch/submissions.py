@@ -63,7 +63,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a job run ended. `failed`: the sessions that failed; none, of one that failed: it was as a whole."""
+    """How a job run ended. `failed`: the sessions that failed; empty in a failed job run: it failed as a whole."""
 
     state: JobRunState
     failed: frozenset[str] = frozenset()
@@ -73,7 +73,7 @@ class Ended:
         return cls(run.state, frozenset(run.failed_session_ids))
 
     def has_failed(self, session: str) -> bool:
-        """Whether a session did: one bad partition makes no other partition of its document wait."""
+        """Whether this session failed. A bad partition does not make the document's other partitions wait."""
         return self.state is JobRunState.FAILED and (not self.failed or session in self.failed)
 
 

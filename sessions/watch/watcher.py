@@ -144,13 +144,13 @@ class Watcher:
         return decided
 
     def _hear(self) -> None:
-        """Set our clock by the store's, now and then. Of two watchers with clocks hours apart, each would take what the
-        other one submitted for long ago, or for a time that never was: nothing would cool down."""
+        """Set our clock by the store's, now and then. If two watchers' clocks were hours apart, each would misdate what
+        the other one submitted, and cooldowns would not work."""
         if time.monotonic() - self._heard_s >= _HEAR_EVERY_S and self._state.tell(self._store_clock):
             self._heard_s = time.monotonic()
 
     def under_way(self) -> list[JobRun]:
-        """The job runs that had not ended when the first table of this look asked: each of many tables asks."""
+        """The open job runs, read once a look: each of many tables asks for them."""
         if self._under_way is None:
             self._under_way = list(self._read_open())
         return self._under_way
@@ -165,7 +165,7 @@ class Watcher:
 
 class _WatchedTable:
     """One table, or one branch of an Iceberg table: its policies, and what was read of it so far. `into`: the other
-    table that it is compacted into, because what waits for one table says nothing of another."""
+    table that it is compacted into; each such pair has a backlog of its own."""
 
     def __init__(self, catalog_uri: str, name: str, branch: str | None, into: str | None, watcher: Watcher) -> None:
         self.catalog_uri = catalog_uri

@@ -900,7 +900,7 @@ def test_options_that_a_mirror_and_a_commit_would_not_hear_are_refused(tmp_path,
         ([*into, *unheard], unheard[0]),
         (["--commit", *unheard], unheard[0]),
     ):
-        assert cli.run([*words, *refused]) == 2 and f" goes without {other}: " in capsys.readouterr().err
+        assert cli.run([*words, *refused]) == 2 and f" excludes {other}: " in capsys.readouterr().err
     assert cli.run([*words, *into]) == 0 and target.read()["id"].to_pylist() == [1]
 
 

@@ -117,6 +117,6 @@ def test_of_a_table_without_data_nothing_changed(tmp_path, capsys, words):
 def test_a_version_that_is_not_sealed_is_what_the_table_is_now(streams, capsys):
     assert cli.run(["changes", *streams, "--from", "1"]) == 0
     found = capsys.readouterr()
-    assert found.out == "" and found.err.startswith("nothing changed: version 1 is the newest, and until it is sealed")
+    assert found.out == "" and found.err.startswith("nothing changed: version 1 is the newest, so it is")
     assert cli.run(["changes", *streams, "--from", "1", "--to", "1", "--json"]) == 0
     assert capsys.readouterr() == ('{"rows": [\n]}\n', "")

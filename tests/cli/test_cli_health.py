@@ -65,7 +65,7 @@ def test_the_health_as_json(orders, capfd):
 def test_options_of_one_check_are_refused_by_the_other(orders, capfd):
     for words, said in (
         (["--max-overlap", "3"], "--max-overlap is for check --health"),
-        (["--health", "--quick"], "--quick is for a check without --health"),
+        (["--health", "--quick"], "--health reads no row: leave --quick out"),
         (["--health", "--branch", "main"], "--branch is for tables of Iceberg catalogs"),
         (["--health", "--plot", "x.png"], "plot x.png: name an .svg file"),
         (["--health", "--plot", "file:/tmp/x.svg"], "plot file:/tmp/x.svg: name a local path, not a URI"),

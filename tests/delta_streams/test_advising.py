@@ -58,7 +58,7 @@ def test_a_file_without_statistics_may_hold_any_value(orders, tmp_path):
     csv.write_text("id,name\n50,x\n")
     orders.append_files([str(csv)])
     found = orders.advise("id")
-    assert found.notes == ("1 file without bounds of column 'id': readers open them always",)
+    assert found.notes == ("1 file without bounds of column 'id': readers always open them",)
     assert found.outlooks[0].now.most == 2
 
 

@@ -148,7 +148,7 @@ def test_readers_skip_files_of_nulls_and_nan_by_their_counts(tmp_path):
     for share in (None, float("nan"), 1.0, 2.0):
         lake.append(T, [{"share": share, "note": None}] * 9)
     table = IcebergCatalog(lake.catalog).table(T)
-    assert table.advise("share").notes == ("1 file without bounds of column 'share': readers open them always",)
+    assert table.advise("share").notes == ("1 file without bounds of column 'share': readers always open them",)
     lake.rewrite(T, rewrite_all=True, max_file_group_input_files=1)  # PyIceberg does not count NaN
     found = table.advise("share,note")
     assert found.notes == ()
@@ -189,7 +189,7 @@ def test_the_command_prints_draws_and_writes_json(table, lake, tmp_path, monkeyp
     assert json.loads(capsys.readouterr().out)["columns"] == ["customer"]
     reports.write_text("no json")
     assert run(["advise", "iceberg://lake", T, "--scan-reports", str(reports)]) == 2
-    assert "none of 1 scan report is of a read of table 'ns.t'" in capsys.readouterr().err
+    assert "no read in 1 scan report has a predicate on a column of table 'ns.t'" in capsys.readouterr().err
     assert isinstance(table.advise("day").boxes, Boxes)
     assert advise_command.advise.name == "advise"
 

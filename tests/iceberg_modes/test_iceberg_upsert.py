@@ -450,7 +450,7 @@ def test_rows_that_a_writer_copied_on_write_are_refused_too(lake):
     ("options", "words"),
     [
         ({"keys": "id"}, "unknown option 'keys': "),
-        ({"key-columns": "id,"}, "option key-columns: 'id,' names nothing in one place: write a,b"),
+        ({"key-columns": "id,"}, "option key-columns: 'id,' has an empty item: write a,b"),
         ({"key-columns": "id,id"}, "option key-columns has 'id' twice"),
         ({"sort-columns": "a up"}, "option sort-columns: 'a up' ends neither in asc nor in desc"),
         ({"sort-columns": "a,a desc"}, "option sort-columns has 'a' twice"),

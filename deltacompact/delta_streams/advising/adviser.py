@@ -148,4 +148,4 @@ def _depths(advice: Advice, now: Prospect) -> Advice:
 def _without_bounds(files: Sequence[RangedFile], names: Sequence[str]) -> Iterator[str]:
     for name in names:
         if unknown := sum(name not in joined(file.ranges) for file in files):
-            yield f"{counted(unknown, 'file')} without bounds of column {name!r}: readers open them always"
+            yield f"{counted(unknown, 'file')} without bounds of column {name!r}: readers always open them"
