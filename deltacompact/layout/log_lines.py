@@ -63,7 +63,7 @@ def logs_in(path: Path) -> Iterator[tuple[Path, ...]]:
     if rolled := sorted((int(found["number"]), file) for file in inside if (found := _ROLLED.fullmatch(file.name))):
         yield tuple(file for _, file in rolled)
         return
-    for file in inside:
+    for file in filter(Path.exists, inside):  # Spark may have removed or renamed one since
         yield from logs_in(file)
 
 
@@ -90,9 +90,22 @@ def _chunks(path: Path, left_out: LeftOut) -> Iterator[bytes]:
     name = path.name.removesuffix(".inprogress").removesuffix(".compact")
     if name.endswith(_UNREADABLE):
         raise InputError(f"log {path} is compressed by {path.suffix}: set spark.eventLog.compression.codec=zstd")
-    with pa.input_stream(path, compression="zstd" if name.endswith(".zstd") else None) as stream:
+    try:
+        opened = _opened(path, "zstd" if name.endswith(".zstd") else None)
+    except FileNotFoundError:  # Spark has removed it since
+        left_out.lines += 1
+        return
+    with opened as stream:
         try:
             while chunk := stream.read(READ_BYTES):
                 yield chunk
         except OSError:  # it ends within a frame, or is damaged there
             left_out.lines += 1
+
+
+def _opened(path: Path, compression: str | None) -> pa.NativeFile:
+    """The stream of a file. A log loses ".inprogress" when its application ends, perhaps since it was listed."""
+    try:
+        return pa.input_stream(path, compression=compression)
+    except FileNotFoundError:
+        return pa.input_stream(path.with_name(path.name.removesuffix(".inprogress")), compression=compression)

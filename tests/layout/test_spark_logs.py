@@ -177,3 +177,15 @@ def test_what_cannot_be_read_at_all_is_named(tmp_path):
         read_all(tmp_path)
     with pytest.raises(InputError, match="there is no log"):
         read_all(tmp_path / "gone")
+
+
+def test_logs_that_end_or_go_while_others_are_read_are_no_error(tmp_path):
+    for name in ("ends.inprogress", "goes", "stays"):
+        log(tmp_path / name, [start(3, node(*OLD)), end(3)], compressed=False)
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    listed = list(logs_in(tmp_path))
+    (tmp_path / "ends.inprogress").rename(tmp_path / "ends")
+    (tmp_path / "goes").unlink()
+    left_out = LeftOut()
+    assert [len([*lines_of(files, left_out)]) > 1 for files in listed] == [True, False, True]
+    assert left_out.lines == 1
