@@ -30,9 +30,9 @@ from deltacompact.storage.opening import open_store
 from sessions.base.model import Estimate, JobRunSession, Outcome, SessionPlan, SessionState
 from sessions.planning.gather import gather
 from sessions.planning.learning import RateStore, cpu_by_stage, observation_of
+from sessions.planning.observations import Observation
 from sessions.planning.plan import Situation, Wish, plan_job_run, settings_of
 from sessions.planning.prices import Offer, offers_here
-from sessions.planning.rates import Observation
 from sessions.records.swapping import SwappedRecords
 
 _WARM_UP = 3

@@ -23,7 +23,7 @@ from typing import Any
 from sessions.base.clock import lasted_s
 from sessions.base.model import Estimate, JobRun, JobRunSession, JobRunState, SessionState
 from sessions.overview.overview import Overview
-from sessions.planning.rates import BUFFER
+from sessions.planning.expectation import BUFFER
 
 _ENDS = (SessionState.SUCCEEDED, SessionState.NOTHING_TO_DO, SessionState.FAILED)
 

@@ -5,6 +5,8 @@ branches    reads the manifests of an Iceberg branch -> BranchStatistics
 plan        statistics, offers, rates, desired SLA -> one SessionPlan for each partition, grouped
 remedies    what would keep a desired SLA that cannot be promised
 rates       times of past sessions -> CPU and wall seconds of the next one
+observations, parts      what is remembered of a session; the groups of its stages
+fitting, expectation     factors by least squares; what a session will take
 bounds      errors of past estimates -> the 90 % interval and the promise
 refine      a plan and its session's progress -> seconds of the whole session
 admission   waiting and running groups -> which groups start now, and why the others wait

@@ -16,7 +16,10 @@ from pydantic import TypeAdapter
 
 from deltacompact.planning.work import TERMS
 from sessions.base.model import JobRunSession, SessionState
-from sessions.planning.rates import PARTS, WHOLE, Expectation, Observation, PoolRates, expectation
+from sessions.planning.expectation import Expectation
+from sessions.planning.observations import Observation, PoolRates
+from sessions.planning.parts import PARTS, WHOLE
+from sessions.planning.rates import expectation_of
 from sessions.records.learned import LearnedRecord
 from sessions.records.swapping import SwappedRecords
 
@@ -92,7 +95,7 @@ class RateStore:
 
     def expectations(self, pools: Iterable[str], mode: str = "") -> Mapping[str, Expectation]:
         """The expectations of these pools for a mode, by pool."""
-        return {pool: expectation(self.rates(pool_of(pool, mode))) for pool in dict.fromkeys(pools)}
+        return {pool: expectation_of(self.rates(pool_of(pool, mode))) for pool in dict.fromkeys(pools)}
 
     def learn(self, sessions: Iterable[JobRunSession]) -> None:
         """Add the times of sessions. Raises StoreError if a record cannot be replaced; only these times are lost."""

@@ -26,9 +26,10 @@ from deltacompact.planning.statistics import PartitionStatistics
 from deltacompact.planning.within_memory import MEMORY_BYTES_MIN, within_memory
 from deltacompact.planning.work import STAGE_OF, TERMS, Folding, WorkTerms, work_of
 from sessions.base.model import Choice, SessionPlan
+from sessions.planning.expectation import FIRST_EXPECTATION, Expectation
 from sessions.planning.grouping import Groupable, grouped
+from sessions.planning.observations import SessionWork
 from sessions.planning.prices import LOCAL, Offer
-from sessions.planning.rates import FIRST_EXPECTATION, Expectation, SessionWork
 from sessions.planning.reasons import PlanReason
 from sessions.planning.refine import makespan
 from sessions.planning.sizes import Resources, SessionSizes, sizes_of

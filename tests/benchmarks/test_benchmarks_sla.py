@@ -13,7 +13,7 @@ from benchmarks.grids import write_between
 from benchmarks.sla import BEGIN, END, Line, Measured, Ran, chosen, markdown_of, noise_of
 from benchmarks.sla_tables import ALL_SIZES, LARGE, WIDTHS, tables
 from sessions.base.model import Estimate
-from sessions.planning.rates import Observation
+from sessions.planning.observations import Observation
 
 pytestmark = pytest.mark.processes
 

@@ -18,22 +18,20 @@ from deltacompact.storage.memory import MemoryStore
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_store
 from sessions.base.model import Estimate, JobRunSession, Outcome, SessionState
+from sessions.planning.expectation import Expectation
 from sessions.planning.learning import RateStore, observation_of
-from sessions.planning.plan import Situation, Wish, plan_job_run
-from sessions.planning.prices import offers_here
-from sessions.planning.rates import (
+from sessions.planning.observations import (
     OBSERVATIONS_MAX,
     OBSERVATIONS_OF_A_TABLE_MAX,
-    PARTS,
-    WHOLE,
-    Expectation,
     Observation,
     PoolRates,
     SessionWork,
-    expectation,
     padded,
-    part_of,
 )
+from sessions.planning.parts import PARTS, WHOLE, part_of
+from sessions.planning.plan import Situation, Wish, plan_job_run
+from sessions.planning.prices import offers_here
+from sessions.planning.rates import expectation_of
 from sessions.planning.starts import Starts, way_of
 from sessions.records.swapping import SwappedRecords
 
@@ -50,7 +48,7 @@ def seconds_of(known: PoolRates | Expectation, terms: WorkTerms, stream: str = "
 
 
 def expected_of(known: PoolRates | Expectation) -> Expectation:
-    return known if isinstance(known, Expectation) else expectation(known)
+    return known if isinstance(known, Expectation) else expectation_of(known)
 
 
 def ran(
@@ -79,7 +77,7 @@ def taught(
     for number in range(start, start + count):
         terms, stream = WORKS[number % 3], f"t{number % 5}"
         terms = replace(terms, base_byte=terms.base_byte * float(dice.uniform(0.3, 3)))
-        learned = expectation(known)
+        learned = expectation_of(known)
         expected = learned.of(SessionWork.of(terms), stream)
         took = seconds_of(FIRST, terms) * factor * math.exp(noise * float(dice.standard_normal()))
         said.append((took, expected, expected.promise_s))
@@ -88,7 +86,7 @@ def taught(
 
 
 def test_nothing_known_is_the_shipped_rates() -> None:
-    fresh = expectation(PoolRates())
+    fresh = expectation_of(PoolRates())
     for terms in WORKS:
         wall, cpu = fresh.of(SessionWork.of(terms)), fresh.cpu(SessionWork.of(terms))
         shipped = float(terms.vector @ np.array([FIRST_RATES[term] for term in TERMS]))
@@ -137,7 +135,7 @@ def test_each_term_has_a_rate_of_its_own() -> None:
         terms = replace(base, delta_byte=base.delta_byte * scale[0], base_byte=base.base_byte * scale[1])
         took = seconds_of(dear, terms) * math.exp(0.05 * dice.standard_normal())
         known = known.learned([ran(number, f"t{number}", terms, took, known)])
-    learned = dict(zip(TERMS, expectation(known).rates, strict=True))
+    learned = dict(zip(TERMS, expectation_of(known).rates, strict=True))
     assert 3.5 < learned["base_byte"] / FIRST_RATES["base_byte"] < 6
     assert learned["base_row"] / FIRST_RATES["base_row"] < 3.5
     for terms in WORKS:
@@ -154,7 +152,7 @@ def test_each_part_teaches_its_own_rates() -> None:
         cpu_s = {"fold": 0.5 * parts["fold"], "index": parts["index"], "write": 3 * parts["write"]}
         one = ran(number, f"t{number % 4}", terms, sum(cpu_s.values()), known)
         known = known.learned([replace(one, cpu_s=cpu_s)])
-    by_term = expectation(known).by_term(SessionWork.of(NARROW))
+    by_term = expectation_of(known).by_term(SessionWork.of(NARROW))
     shipped = dict(zip(TERMS, NARROW.vector * FIRST.rates, strict=True))
     ratio = {part: _of(part, by_term) / _of(part, shipped) for part in ("fold", "index", "write")}
     assert ratio["fold"] < 0.75 < ratio["index"] < 1.5 < ratio["write"]
@@ -170,7 +168,7 @@ def test_a_busy_machine_changes_nothing_in_what_is_known_of_cpu_seconds() -> Non
     for number in range(40, 60):  # it becomes three times as slow, while the work stays what it was
         took = seconds_of(FIRST, NARROW)
         known = known.learned([ran(number, "t1", NARROW, 3 * took, known, cpu_s=took)])
-    busy = expectation(known)
+    busy = expectation_of(known)
     assert busy.cpu_seconds(SessionWork.of(NARROW), "t1") == pytest.approx(seconds_of(FIRST, NARROW), rel=0.05)
     assert busy.seconds(SessionWork.of(NARROW), "t1") == pytest.approx(3 * seconds_of(FIRST, NARROW), rel=0.15)
 
@@ -184,8 +182,8 @@ def test_a_store_behind_a_network_is_waited_for() -> None:
         one = ran(number, f"t{number % 3}", SMALL, took, known, cpu_s=seconds_of(FIRST, SMALL))
         known = known.learned([replace(one, waits=(requests, 0.0))])
     far = SessionWork(SMALL, SMALL, requests=400.0)
-    assert expectation(known).seconds(far) == pytest.approx(seconds_of(FIRST, SMALL) + 12, rel=0.15)
-    assert expectation(known).cpu_seconds(far) == pytest.approx(seconds_of(FIRST, SMALL), rel=0.05)
+    assert expectation_of(known).seconds(far) == pytest.approx(seconds_of(FIRST, SMALL) + 12, rel=0.15)
+    assert expectation_of(known).cpu_seconds(far) == pytest.approx(seconds_of(FIRST, SMALL), rel=0.05)
 
 
 def test_a_table_whose_deltas_touch_few_files_is_known_by_its_past() -> None:
@@ -245,7 +243,7 @@ def test_the_bounds_of_small_sessions_are_their_own() -> None:
         terms, noise = (SMALL, 0.4) if number % 2 else (WIDE, 0.03)
         took = seconds_of(FIRST, terms) * math.exp(noise * dice.standard_normal())
         known = known.learned([ran(number, f"t{number % 2}", terms, took, known)])
-    learned = expectation(known)
+    learned = expectation_of(known)
     small, wide = (learned.of(SessionWork.of(terms), stream) for terms, stream in ((SMALL, "t1"), (WIDE, "t0")))
     assert (small.high_s - small.low_s) / small.seconds > 2.5 * (wide.high_s - wide.low_s) / wide.seconds
     assert small.promise_s / small.seconds > 1.5 * wide.promise_s / wide.seconds
@@ -255,7 +253,7 @@ def test_sessions_that_were_planned_before_anything_was_known_do_not_widen_the_b
     """Eight partitions of a job run on a machine that is 40 times as slow: all were planned by shipped rates."""
     took = 40 * seconds_of(FIRST, NARROW)
     known = PoolRates().learned([ran(number, "t", NARROW, took, PoolRates()) for number in range(8)])
-    estimate = expectation(known).of(SessionWork.of(NARROW), "t")
+    estimate = expectation_of(known).of(SessionWork.of(NARROW), "t")
     assert estimate.seconds == pytest.approx(took, rel=0.1) and estimate.promise_s < 2.5 * took
 
 
@@ -282,7 +280,7 @@ observations = st.lists(
 def test_whatever_was_seen_every_rate_is_positive_and_the_interval_contains_the_expected(
     found: list[Observation], terms: WorkTerms
 ) -> None:
-    learned = expectation(PoolRates().learned(found))
+    learned = expectation_of(PoolRates().learned(found))
     assert np.all(learned.rates > 0) and np.all(np.isfinite(learned.rates))
     for estimate in (learned.of(SessionWork.of(terms), "a"), learned.cpu(SessionWork.of(terms), "a")):
         assert 0 < estimate.low_s <= estimate.seconds <= estimate.high_s <= estimate.promise_s < math.inf
@@ -293,7 +291,7 @@ def test_a_part_whose_clock_read_next_to_nothing_does_not_turn_the_rates_to_zero
         Observation(str(number), "a", (1.0,) * len(TERMS), 1.0, 1.0, 0.0, (1.0,) * len(TERMS), cpu_s)
         for number, cpu_s in enumerate([{"": math.ulp(0.0)}, {"index": 1.0}, {"index": 1.0, "write": 145.0}])
     ]
-    learned = expectation(PoolRates().learned(found))
+    learned = expectation_of(PoolRates().learned(found))
     assert np.all(learned.rates > 0) and np.all(np.isfinite(learned.rates))
 
 
@@ -437,4 +435,4 @@ def test_rates_of_the_version_before_are_read_and_count() -> None:
     known = RateStore(records).rates("local/local")
     work = SessionWork.of(WorkTerms(**dict(zip(TERMS, padded([1.0, *of_one]).tolist(), strict=True))))
     assert len(known.observations) == 6
-    assert expectation(known).seconds(work, "orders in s3://lake") == pytest.approx(9.0, rel=0.15)
+    assert expectation_of(known).seconds(work, "orders in s3://lake") == pytest.approx(9.0, rel=0.15)
