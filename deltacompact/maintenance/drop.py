@@ -50,9 +50,11 @@ def drop(catalog: Streams, table_id: str, *, dry_run: bool = False) -> DropResul
     if table.publication:
         raise InputError(f"table {table_id!r} is published to {table.publication}: stop that first (publish --stop)")
     _refuse_sources(catalog, table_id)
-    with telling_interrupts():
+    effect = Effect(f"the drop of table {table_id!r}", "under way", "repeat it to finish")
+    with telling_interrupts(
+        lambda begun: f"{effect.subject} {'is' if begun else 'may be'} {effect.done}: {effect.advice}"
+    ):
         if not dry_run:
-            effect = Effect(f"the drop of table {table_id!r}", "under way: repeat it to finish", "repeat it")
             put_certainly(store, paths.dropped, declared, effect)
             with alone(store, paths.table):  # a writer that changes it would put it back
                 store.delete([paths.table])

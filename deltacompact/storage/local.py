@@ -169,6 +169,8 @@ class LocalStore:
         except (PermissionError, NotADirectoryError, FileNotFoundError) as error:
             raise InputError(f"{self.root} cannot be written: {error.strerror}") from None
         except OSError as error:
+            if error.errno == errno.EROFS:
+                raise InputError(f"{self.root} cannot be written: {error.strerror}") from None
             if error.errno == errno.ENAMETOOLONG:
                 longest = max(map(os.fsencode, Path(error.filename2 or error.filename or "").parts), key=len)
                 shown = f"{longest[:40].decode(errors='replace')}…"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -219,6 +220,20 @@ def test_a_drop_that_is_interrupted_says_that_it_is_under_way() -> None:
         catalog.drop_table("t")
     DeltaStreamCatalog(inner).drop_table("t")
     assert paths(inner) == set()
+
+
+def test_a_drop_of_which_nobody_knows_says_once_to_repeat_it() -> None:
+    inner = MemoryStore()
+    lived(DeltaStreamCatalog(inner))
+
+    def intercept(kind: str, path: str, act: Callable[[], Any]) -> Any:
+        if path == "t/dropped.json" and kind != "list":
+            raise StoreError("no reply")
+        return act()
+
+    said = "the drop of table 't' may or may not be under way (no reply): repeat it to finish"
+    with pytest.raises(StoreError, match=f"^{re.escape(said)}$"):
+        DeltaStreamCatalog(InterceptedStore(inner, intercept)).drop_table("t")
 
 
 @pytest.mark.parametrize("keys", [[], ["day"], ["day", "hour"]])

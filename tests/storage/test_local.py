@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+import deltacompact
 from deltacompact.base.errors import InputError, StoreError
+from deltacompact.storage import local
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.opening import open_store
 
@@ -43,6 +45,24 @@ def test_a_folder_that_cannot_be_opened_is_not_empty(tmp_path, monkeypatch, erro
         return
     with pytest.raises(raised, match=error.strerror if raised is StoreError else "permission to read is denied"):
         list(store.list("log/"))
+
+
+def test_a_disk_that_is_read_only_is_named_and_nothing_was_written(tmp_path, monkeypatch):
+    """Else a commit "may or may not" be there."""
+    catalog = deltacompact.open_catalog(tmp_path)
+    catalog.create_table("t")
+
+    def refused(*_):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(local, "DirectFile", refused)
+    for doing in (
+        lambda: catalog.drop_table("t"),
+        lambda: catalog.create_table("u"),
+        lambda: catalog.store.put("a", b""),
+    ):
+        with pytest.raises(InputError, match=f"^{tmp_path} cannot be written: Read-only file system$"):
+            doing()
 
 
 def test_no_descriptor_left_is_the_stores_fault_and_passes(tmp_path):
