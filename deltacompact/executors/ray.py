@@ -298,9 +298,10 @@ def _connect(settings: Settings) -> bool:
     try:
         with environment_of_children({} if joins else WORKER_ENVIRONMENT), _same_end():
             ray.init(log_to_driver=False, logging_level=logging.ERROR, configure_logging=True, **started)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except Exception as error:  # of a node that was too slow to start, Ray raises Exception itself
         where = f"at {address}" if joins else "on this machine"
-        raise InputError(f"no Ray cluster {where}: {text_of(error)[:200]}") from error
+        refused = InputError if isinstance(error, (ConnectionError, ValueError, RuntimeError)) else StoreError
+        raise refused(f"no Ray cluster {where}: {text_of(error)[:200]}") from error
     return not joins
 
 

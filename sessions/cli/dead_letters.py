@@ -11,7 +11,7 @@ import click
 
 from deltacompact.base.errors import DeltaCompactError, InputError, NotFoundError, StoreError
 from deltacompact.base.wording import counted, error_document
-from deltacompact.cli.answers import Failed, answer, say_json
+from deltacompact.cli.answers import Failed, answer, note, say_json
 from sessions.cli.options import dead_letters_option, json_option, queue_option
 from sessions.cli.printed import visible
 
@@ -167,4 +167,8 @@ def _each(queue: Queue, chosen: Sequence[DeadLetter], do: Callable[[DeadLetter],
 
 
 def _letters(queue: Queue, reason: str | None) -> list[DeadLetter]:
-    return [letter for letter in queue.dead_letters() if reason in (None, letter.reason)]
+    letters = list(queue.dead_letters())
+    found = [letter for letter in letters if reason in (None, letter.reason)]
+    if letters and not found:
+        note(f"no dead letter has the reason {reason!r}, only {', '.join(sorted({each.reason for each in letters}))}")
+    return found

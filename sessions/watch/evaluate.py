@@ -72,9 +72,9 @@ class Decision:
 class TriggerHistory:
     """What is known of earlier job runs of one partition.
 
-    `running` is the open job run on the partition, whoever submitted it. `submitted_s` is when this policy last
-    submitted the partition, and `marks` name the last write at that time. `failures` counts job runs that failed since
-    one succeeded.
+    `running` says what the open job run on the partition does, whoever submitted it. `submitted_s` is when this policy
+    last submitted the partition, and `marks` name the last write at that time. `failures` counts job runs that failed
+    since one succeeded.
     """
 
     running: str | None = None
@@ -86,7 +86,7 @@ class TriggerHistory:
 def evaluate(policy: Policy, statistics: Statistics, history: TriggerHistory, now_s: float) -> Decision:
     """Decide for one partition. Reasons to wait are checked before reasons to submit."""
     if history.running is not None:
-        return _wait(TriggerReason.RUNNING, f"job run {history.running} works on it")
+        return _wait(TriggerReason.RUNNING, history.running)
     compacted = history.marks.get(policy.name) if not history.failures else None
     if statistics.is_settled(bool(policy.document.get("purge")), compacted):
         return _wait(TriggerReason.NOTHING_NEW, "nothing was committed since it was compacted")

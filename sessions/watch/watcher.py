@@ -254,9 +254,9 @@ class _WatchedTable:
         return histories
 
     def _running(self, submissions: list[Submission], now_s: float) -> dict[str, str]:
-        """Job runs under way by session id; "" stands for all partitions."""
+        """What job runs under way do, by session id; "" stands for all partitions."""
         ours = [run for run in self._watcher.under_way() if self._is_ours(run.document)]
-        running = {name: run.id for run in ours for name in _named(run.document)}
+        running = {name: f"job run {run.id} works on it" for run in ours for name in _named(run.document)}
         goes_on = {submission.job_run_id: self._goes_on(submission) for submission in submissions}
         if None in goes_on.values():
             self._ended |= self._submissions.ends()  # of records that have expired
@@ -265,9 +265,11 @@ class _WatchedTable:
         for submission in submissions:
             if submission.job_run_id in self._ended or goes_on[submission.job_run_id] is False:
                 continue
+            said = f"job run {submission.job_run_id} works on it"
             if goes_on[submission.job_run_id] is None:
                 self._send_again(submission, now_s)
-            running.update({session_id(partition): submission.job_run_id for partition in submission.partitions})
+                said = f"job run {submission.job_run_id} waits in the queue: no dispatcher has accepted it yet"
+            running.update({session_id(partition): said for partition in submission.partitions})
         return running
 
     def _goes_on(self, submission: Submission) -> bool | None:

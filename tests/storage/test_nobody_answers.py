@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from concurrent import futures
+from unittest.mock import Mock
 
 import grpc
 import pytest
@@ -114,6 +115,16 @@ def test_ray_address_from_the_environment_and_auto(impatient, monkeypatch, close
     port = closed_port.rpartition(":")[2]
     with pytest.raises(InputError, match=rf"auto \(.*:{port}\)"):  # Ray means the variable by auto, where it is set
         impatient(Settings(executor="ray", ray_address="auto", limits=IMPATIENT))
+
+
+def test_a_cluster_of_this_machine_that_does_not_start_in_time_may_start_the_next_time(impatient, monkeypatch):
+    import ray
+
+    said = "The current node timed out during startup."
+    monkeypatch.setattr(ray, "init", Mock(side_effect=Exception(said)))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with pytest.raises(StoreError, match=f"no Ray cluster on this machine: {said}"):
+        impatient(Settings(executor="ray", limits=IMPATIENT))
 
 
 @pytest.mark.parametrize("address", ["nonsense", "host:", ":6379", "host:port", "host:99999", "http://host:1/x"])

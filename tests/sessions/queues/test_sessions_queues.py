@@ -145,6 +145,7 @@ def test_only_dead_letters_that_are_named_are_deleted(tmp_path, capsys):
         ([], 2, "abc", "their IDs, a --reason, or --all"),
         (["--all", first], 2, "abc", "their IDs, a --reason, or --all"),
         ([first, "typo"], 2, "abc", "no dead letter 'typo'"),
+        (["--reason", "not_allowed"], 0, "abc", "'not_allowed', only catalog_not_allowed, invalid_document"),
         ([first], 0, "bc", "1 deleted from"),
         (["--reason", "catalog_not_allowed"], 0, "b", "1 deleted from"),
         (["--all"], 0, "", "1 deleted from"),

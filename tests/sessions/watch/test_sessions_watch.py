@@ -442,7 +442,11 @@ def test_a_watcher_that_starts_again_sends_the_same_job_run_and_no_other(place):
     place.watcher().look()
     (document,) = place.received()
     for _ in range(3):
-        assert reasons(place.watcher().look()) == {"1": "running"}
+        (said,) = place.watcher().look()
+        assert (said.decision.reason.value, said.decision.text) == (
+            "running",
+            f"job run {document['job_run_id']} waits in the queue: no dispatcher has accepted it yet",
+        )
     assert {each["job_run_id"] for each in place.received()} == {document["job_run_id"]}
     place.end(document)
     assert reasons(place.watcher().look()) == {"1": "nothing_new"}
