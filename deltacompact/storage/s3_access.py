@@ -120,11 +120,11 @@ def _renewing(made: Callable[[], Any]) -> Any:
 def resolved(settings: S3Settings) -> S3Settings:
     """The settings, completed from the environment of the process that opens the store, for its workers too."""
     environment = os.environ.get
+    endpoint_url = settings.endpoint_url or environment("AWS_ENDPOINT_URL_S3") or environment("AWS_ENDPOINT_URL")
+    region = settings.region or environment("AWS_REGION") or environment("AWS_DEFAULT_REGION")
     return replace(
-        settings,
-        endpoint_url=settings.endpoint_url or environment("AWS_ENDPOINT_URL_S3") or environment("AWS_ENDPOINT_URL"),
-        region=settings.region or environment("AWS_REGION") or environment("AWS_DEFAULT_REGION"),
-    )
+        settings, endpoint_url=endpoint_url or None, region=region or None
+    )  # a variable may be set and empty
 
 
 def client_config(settings: S3Settings) -> Any:

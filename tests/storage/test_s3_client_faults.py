@@ -350,3 +350,10 @@ def test_other_clients_look_for_credentials_again_before_they_expire(moto_endpoi
 
 def key_of(authorization: bytes) -> bytes:
     return authorization.partition(b"Credential=")[2].partition(b"/")[0]
+
+
+def test_a_variable_that_is_empty_names_nothing(monkeypatch):
+    """A file of settings for containers may set what it leaves open."""
+    for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.setenv(name, "")
+    assert s3_access.resolved(S3Settings()) == S3Settings()
