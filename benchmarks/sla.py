@@ -31,8 +31,9 @@ from sessions.base.model import Estimate, JobRunSession, Outcome, SessionPlan, S
 from sessions.planning.gather import gather
 from sessions.planning.learning import RateStore, cpu_by_stage, observation_of
 from sessions.planning.observations import Observation
-from sessions.planning.plan import Situation, Wish, plan_job_run, settings_of
+from sessions.planning.plan import plan_job_run, settings_of
 from sessions.planning.prices import Offer, offers_here
+from sessions.planning.situation import Situation, Wish
 from sessions.records.swapping import SwappedRecords
 
 _WARM_UP = 3

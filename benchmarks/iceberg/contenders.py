@@ -22,7 +22,7 @@ from benchmarks.spark import spark_on_all_cores
 from deltacompact import Settings
 from sessions.documents.instruction import of_values
 from sessions.planning.branches import branch_statistics
-from sessions.planning.plan import resources_of
+from sessions.planning.candidates import resources_of
 from sessions.planning.prices import offers_here
 from sessions.planning.sizes import sizes_of
 

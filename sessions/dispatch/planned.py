@@ -17,7 +17,7 @@ from sessions.base.model import Estimate, JobRun, JobRunSession, JobRunState, Se
 from sessions.dispatch.asking import each
 from sessions.dispatch.forecast import JobRunForecast
 from sessions.dispatch.means import Means
-from sessions.planning.plan import nearest_sla_s
+from sessions.planning.choices import nearest_sla_s
 from sessions.planning.remedies import cpus_needed, not_promised
 from sessions.records.leases import HeldJobRun
 

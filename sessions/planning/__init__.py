@@ -3,6 +3,7 @@
 gather      reads a table: log, index manifest, footers -> PartitionStatistics
 branches    reads the manifests of an Iceberg branch -> BranchStatistics
 plan        statistics, offers, rates, desired SLA -> one SessionPlan for each partition, grouped
+situation, candidates, choices      what a plan depends on; the ways to run a session; why one was chosen
 remedies    what would keep a desired SLA that cannot be promised
 rates       times of past sessions -> CPU and wall seconds of the next one
 observations, parts      what is remembered of a session; the groups of its stages

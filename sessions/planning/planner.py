@@ -22,9 +22,9 @@ from sessions.documents.request import request_of
 from sessions.documents.streams import one_spelling
 from sessions.planning.gather import gather
 from sessions.planning.learning import RateStore
-from sessions.planning.plan import Situation, Wish
 from sessions.planning.prices import Offer
 from sessions.planning.remedies import plan_with_remedy
+from sessions.planning.situation import Situation, Wish
 from sessions.planning.starts import StartStore
 
 if TYPE_CHECKING:  # importing PyIceberg takes a second

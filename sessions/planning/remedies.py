@@ -16,9 +16,11 @@ from dataclasses import replace
 
 from deltacompact.planning.statistics import PartitionStatistics
 from sessions.base.model import Choice, SessionPlan
-from sessions.planning.plan import Situation, Wish, choice_of, nearest_sla_s, plan_job_run
+from sessions.planning.choices import choice_of, nearest_sla_s
+from sessions.planning.plan import plan_job_run
 from sessions.planning.prices import Offer
 from sessions.planning.reasons import PlanReason
+from sessions.planning.situation import Situation, Wish
 
 PARTITIONS_MAX = 256
 _FACTORS = (2, 4, 8, 16, 32, 64)

@@ -131,7 +131,8 @@ def test_what_cannot_be_planned_says_so(tmp_path, records):
 def test_large_row_groups_get_fewer_tasks_at_a_time(records):
     large = HandMade(data("a", 1, size=3 * GIB, rows=10**8), data("b", 1, size=3 * GIB, rows=10**8))
     given = branch_statistics(large, asked(options={"rewrite-all": True}))
-    from sessions.planning.plan import Situation, Wish, plan_job_run
+    from sessions.planning.plan import plan_job_run
+    from sessions.planning.situation import Situation, Wish
 
     def planned(read_bytes):
         statistics = [replace(given, read_bytes=read_bytes)]

@@ -28,13 +28,15 @@ from deltacompact.storage.memory import MemoryStore
 from sessions.base.model import JobRunSession, Outcome, SessionPlan, SessionState
 from sessions.documents.instruction import of_values
 from sessions.planning.admission import DispatcherLimits, WaitingGroup, admit
+from sessions.planning.candidates import NODES, best, candidates
 from sessions.planning.gather import gather
 from sessions.planning.grouping import WORK_OVER_START, Groupable, grouped
 from sessions.planning.learning import RateStore
-from sessions.planning.plan import NODES, Situation, Wish, best, candidates, plan_job_run, settings_of
+from sessions.planning.plan import plan_job_run, settings_of
 from sessions.planning.planner import Planner
 from sessions.planning.prices import DEFAULT, NodeType, Offer, offers_here, offers_of_clusters, read_prices
 from sessions.planning.reasons import PlanReason, Wait
+from sessions.planning.situation import Situation, Wish
 from sessions.planning.starts import StartStore
 from sessions.records.swapping import SwappedRecords
 

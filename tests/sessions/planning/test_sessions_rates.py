@@ -29,9 +29,10 @@ from sessions.planning.observations import (
     padded,
 )
 from sessions.planning.parts import PARTS, WHOLE, part_of
-from sessions.planning.plan import Situation, Wish, plan_job_run
+from sessions.planning.plan import plan_job_run
 from sessions.planning.prices import offers_here
 from sessions.planning.rates import expectation_of
+from sessions.planning.situation import Situation, Wish
 from sessions.planning.starts import Starts, way_of
 from sessions.records.swapping import SwappedRecords
 

@@ -14,10 +14,12 @@ from sessions.events.due import events_of_job_run
 from sessions.events.event import EventType
 from sessions.overview.overview import JobRunSeen
 from sessions.page import documents
-from sessions.planning.plan import Situation, Wish, nearest_sla_s, plan_job_run
+from sessions.planning.choices import nearest_sla_s
+from sessions.planning.plan import plan_job_run
 from sessions.planning.prices import offers_here
 from sessions.planning.reasons import PlanReason
 from sessions.planning.remedies import PARTITIONS_MAX, cpus_needed, larger, not_promised, plan_with_remedy
+from sessions.planning.situation import Situation, Wish
 
 HERE = Situation(offers_here(2, 24 * sizing.GIB)[:1], {}, sessions_max=2)
 LARGE = PartitionStatistics(

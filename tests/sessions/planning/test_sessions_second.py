@@ -18,9 +18,10 @@ from sessions.documents.instruction import of_values
 from sessions.planning import gather as gathering
 from sessions.planning.gather import gather
 from sessions.planning.learning import RateStore, cpu_by_stage
-from sessions.planning.plan import Situation, Wish, plan_job_run
+from sessions.planning.plan import plan_job_run
 from sessions.planning.planner import Planner
 from sessions.planning.prices import offers_here
+from sessions.planning.situation import Situation, Wish
 from sessions.planning.starts import StartStore
 from sessions.records.swapping import SwappedRecords
 

@@ -19,6 +19,6 @@ def parsed(where: str, said: str) -> BooleanExpression:
     """The expression, as PyIceberg has it. Raises InputError, which shows `said`, if it cannot be parsed."""
     try:
         expression: BooleanExpression = _GRAMMAR.parse_string(where, parse_all=True)[0]
-    except ParseException:  # it lists every rule of the grammar
+    except (ParseException, ValueError):  # it lists every rule of the grammar; int() refuses thousands of digits
         raise InputError(f"where {said!r} cannot be parsed: write it like day = '2026-11-22' and id > 7") from None
     return expression
