@@ -122,6 +122,10 @@ HELD_VALUES_MAX = 10_000
 HELD_SHARE_OF_MEMORY = 0.25
 """Share of a task's memory that the rows may take that it routes and holds until it hands them over."""
 
+ROUTED_BYTES_MIN = 128 << 20
+"""A task that routes rows of 1 KB gets at least so many decoded bytes. By the least number of rows alone it got 1 GB,
+and of a table of 2 GB one of two slots had half as much to do as the other."""
+
 CELL_ROWS = 2_000
 """About the rows of each cell among the rows that are sorted at once, if they stay in memory."""
 
@@ -310,15 +314,17 @@ def load_bytes(cells: int, row_bytes: float, run_bytes: int) -> int:
     return max(1, min(int(CELL_ROWS * cells * row_bytes), run_bytes))
 
 
-def routed_rows(rows: int, slots: int, limits: Limits) -> int:
-    """Most rows that a task sends to their cells: about two tasks for each slot."""
-    return max(limits.task_rows_min, math.ceil(rows / max(1, 2 * slots)))
+def routed_rows(rows: int, row_bytes: float, slots: int, limits: Limits) -> int:
+    """Most rows that a task sends to their cells: about two tasks for each slot, but no small ones. Rows have
+    `row_bytes` decoded."""
+    least = min(limits.task_rows_min, int(ROUTED_BYTES_MIN / max(1.0, row_bytes)))
+    return max(1, least, math.ceil(rows / max(1, 2 * slots)))
 
 
 def held_rows(rows: int, row_bytes: float, slots: int, memory_per_task_bytes: int, limits: Limits) -> int:
-    """The same, if the task holds them until it hands them over. `row_bytes`: of a decoded row."""
+    """The same, if the task holds them until it hands them over."""
     fitting = int(memory_per_task_bytes * HELD_SHARE_OF_MEMORY / max(1.0, row_bytes))
-    return max(1, min(routed_rows(rows, slots, limits), fitting))
+    return max(1, min(routed_rows(rows, row_bytes, slots, limits), fitting))
 
 
 def source_groups(

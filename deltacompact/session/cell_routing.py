@@ -145,7 +145,7 @@ class CellRouting:
         held_each = sizing.held_rows(self.rows, self._row_bytes, slots, memory, limits)
         values = (math.ceil(self.rows / held_each) + len(ranges)) * len(leaves)
         is_held = self.decoded_bytes <= plan.routed_bytes and values <= sizing.HELD_VALUES_MAX
-        rows_each = held_each if is_held else sizing.routed_rows(self.rows, slots, limits)
+        rows_each = held_each if is_held else sizing.routed_rows(self.rows, self._row_bytes, slots, limits)
         each = [list(in_tasks(of_group, rows_each)) for of_group in ranges]
         starts = tuple(accumulate(self.parts, initial=0))
         terms = RouteTerms(self.planted.tree, starts, plan.run_bytes, plan.options.certify, leaves)

@@ -162,6 +162,14 @@ def test_limits_are_handed_in():
     assert not sizing.fits_held(10, 1, 32, 12 * 32, LIMITS) and sizing.fits_held(10, 1, 32, 20 * 32, LIMITS)
 
 
+def test_tasks_that_route_wide_rows_get_fewer() -> None:
+    """One task got all of a million rows of 1 KB, however many slots there were."""
+    assert sizing.routed_rows(2_000_000, 60.0, 2, LIMITS) == LIMITS.task_rows_min
+    assert sizing.routed_rows(2_000_000, 1_100.0, 2, LIMITS) == 500_000
+    assert sizing.routed_rows(1_000_000, 1_100.0, 64, LIMITS) == sizing.ROUTED_BYTES_MIN // 1_100
+    assert sizing.routed_rows(3, 1e10, 64, LIMITS) == 1 == sizing.routed_rows(0, 0.0, 2, LIMITS) // LIMITS.task_rows_min
+
+
 def test_tasks_that_wait_share_slots_only_as_far_as_a_share_of_the_memory_goes() -> None:
     task, slot = sizing.TASK_BASE_BYTES + 700 * (1 << 20), 12 * GIB
     assert sizing.task_places(2, 4, task, slot) == 8
