@@ -91,7 +91,7 @@ def ray_nodes():
     """A cluster of one node with two CPUs. A test may add nodes, and takes away those that are left of them."""
     from ray.cluster_utils import Cluster
 
-    from deltacompact.executors.ray import WORKER_ENVIRONMENT
+    from deltacompact.executors.ray_connection import WORKER_ENVIRONMENT
 
     head = {
         "num_cpus": 2,

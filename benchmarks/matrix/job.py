@@ -93,7 +93,8 @@ def _connect(job: Job) -> None:
     """Join the cluster, ask it for its vCPUs and wait for them. Raises TimeoutError where they do not come."""
     import ray
 
-    from deltacompact.executors.ray import WORKER_ENVIRONMENT, RayExecutor
+    from deltacompact.executors.ray import RayExecutor
+    from deltacompact.executors.ray_connection import WORKER_ENVIRONMENT
 
     wanted = job.point.vcpus
     if job.here:

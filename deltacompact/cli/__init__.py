@@ -43,6 +43,7 @@ _MODULES = {
     "advise": ("advise",),
     "append": ("append",),
     "changes": ("bookmarks", "changes", "diff"),
+    "check": ("check",),
     "compaction": ("plan", "compact"),
     "demo": ("demo",),
     "drop": ("drop",),
@@ -50,9 +51,11 @@ _MODULES = {
     "history": ("history", "rollback", "retract"),
     "iceberg": ("maintain",),
     "reading": ("export", "read", "publish"),
+    "rehash": ("rehash",),
     "simulate": ("simulate",),
     "tables": ("create", "show"),
-    "upkeep": ("check", "rehash", "vacuum", "validate"),
+    "vacuum": ("vacuum",),
+    "validate": ("validate",),
 }
 """The commands of each module."""
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}

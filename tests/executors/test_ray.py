@@ -346,18 +346,18 @@ def test_sigterm_ends_a_process_on_ray_as_before(monkeypatch, request, former, e
     """The handler of Ray exits with status 15. The command line takes that for a closed pipe, and ended with 0."""
     import ray
 
-    from deltacompact.executors.ray import _connect
+    from deltacompact.executors.ray_connection import connect
 
     before = signal.signal(signal.SIGTERM, former)
     request.addfinalizer(lambda: signal.signal(signal.SIGTERM, before))
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", lambda **_: signal.signal(signal.SIGTERM, lambda number, _: sys.exit(number)))
-    assert _connect(Settings(ray_address="local"))
+    assert connect(Settings(ray_address="local"))
     with pytest.raises(ends_by):
         signal.raise_signal(signal.SIGTERM)
     monkeypatch.setattr(ray, "init", lambda **_: sys.exit(signal.SIGTERM))  # it came while Ray started
     with pytest.raises(ends_by):
-        _connect(Settings(ray_address="local"))
+        connect(Settings(ray_address="local"))
 
 
 def test_entries_that_exceed_the_object_store_are_folded_in_rounds(small_store, capsys):
