@@ -25,6 +25,7 @@ from deltacompact.delta_streams.clustering import check_clustering, schemas_of
 from deltacompact.delta_streams.destinations import check_destination
 from deltacompact.delta_streams.idle_streams import idle_streams
 from deltacompact.delta_streams.partition import DeltaStreamPartition
+from deltacompact.delta_streams.snapshots import OtherWork
 from deltacompact.delta_streams.streams import Streams
 from deltacompact.delta_streams.table_documents import check_keys, clustering_of, no_keys_yet
 from deltacompact.planning.lanes import Lane, lanes
@@ -106,7 +107,7 @@ def prepare(catalog: Streams, request: Request) -> CompactionJob:
     source_table_id, options = request.source_table_id, request.options
     destination = request.destination_table_id or source_table_id
     publication, readers, declared = _shown_to(catalog, destination, destination == source_table_id)
-    source = (catalog.declared if destination == source_table_id else catalog.present)(source_table_id)
+    source = (catalog.known_table if destination == source_table_id else catalog.current_table)(source_table_id)
     by = clustering_of(declared or "" if options.cluster_by is None else options.cluster_by, source.partition_keys)
     options = marking(replace(options, cluster_by=by), readers)
     if publication is not None:
@@ -120,9 +121,12 @@ def prepare(catalog: Streams, request: Request) -> CompactionJob:
     look = in_place and not request.as_read
     idle = idle_streams(catalog, source_table_id, chosen, options.purge, by) if look else {}
 
+    other = OtherWork(options.purge, by, options.write_amplification_max)
+
     def work(partition: Partition) -> PartitionWork:
-        work = options.purge, request.attempt, by, options.write_amplification_max, request.as_read
-        stream = DeltaStreamPartition(catalog, source, destination, partition, keys, *work)
+        stream = DeltaStreamPartition(
+            catalog, source, destination, partition, keys, other, request.attempt, request.as_read
+        )
         return PartitionWork(stream, idle.get(partition) or _found(stream, source, keys))
 
     found = side_by_side(chosen, work, catalog.at_once)
@@ -138,12 +142,12 @@ def _shown_to(catalog: Streams, table_id: str, in_place: bool) -> tuple[str | No
     A destination may not exist yet.
     """
     try:
-        publication, table = catalog.publication(table_id), catalog.remembered_table(table_id)
+        table = catalog.current_table(table_id)
     except NotFoundError:
         if in_place:
             raise
         return None, None, None
-    return publication, table.readers, table.cluster_by
+    return table.publication, table.readers, table.cluster_by
 
 
 def _for_publication(options: Options, table_id: str) -> Options:

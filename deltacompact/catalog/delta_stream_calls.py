@@ -234,7 +234,7 @@ class DeltaStreamCalls(Streams):
         if not deltas:
             raise InputError("a commit needs at least one delta")
         terms = self._terms(stream_position, len(deltas), token, force_position, schema_mode)
-        self.present(table_id)
+        self.current_table(table_id)
         return self._writer(table_id, partition).commit(deltas, terms, begun_s)
 
     def restate(self, table_id: str, tables: Any, partition: Mapping[str, Any] | None = None) -> StreamState:
@@ -247,7 +247,7 @@ class DeltaStreamCalls(Streams):
             >>> catalog.read("orders").to_pylist()
             [{'id': 9, 'status': 'old'}]
         """
-        self.present(table_id)
+        self.current_table(table_id)
         writer, _, keys = self._appending(table_id, partition, "upsert")
         return writer.restate(tables, keys)
 
@@ -339,7 +339,7 @@ class DeltaStreamCalls(Streams):
         from deltacompact.delta_streams.appending.change_options import change_options
         from deltacompact.delta_streams.appending.changes import ChangesWriter
 
-        if (options := change_options(self.present(table_id), partition, operation, said)) is None:
+        if (options := change_options(self.current_table(table_id), partition, operation, said)) is None:
             return None
         table = self.described(table_id)
         if table.source_table_id is not None:
@@ -349,7 +349,7 @@ class DeltaStreamCalls(Streams):
     def _appending(
         self, table_id: str, partition: Mapping[str, Any] | Partition | None, operation: str
     ) -> tuple[StreamWriter, OperationType, TableKeys | None]:
-        table = self.declared(table_id)
+        table = self.known_table(table_id)
         chosen = Partition.of(table.partition_keys, partition)
         if not self._holds_rows_of_its_own(table_id, chosen):
             table = self.described(table_id)

@@ -330,7 +330,7 @@ def _check_names(
 def _creation(table: DeltaStreamTable | IcebergCatalogTable) -> str | None:
     """The id of a table's creation. A process may remember a table that was dropped meanwhile."""
     if isinstance(table, DeltaStreamTable):
-        return table._catalog.present(table.table_id).creation
+        return table._catalog.current_table(table.table_id).creation
     return table._catalog.loaded(table.table_id).metadata.uuid
 
 

@@ -77,7 +77,7 @@ def _dated(catalog: Streams, table_id: str) -> Iterator[tuple[StreamBookmark, fl
     found = newest_of_each(catalog.store.list(folder)).items()
     dates = {path.removeprefix(folder).removesuffix("/"): newest.stat.modified_s for path, newest in found}
     names = sorted(filter(is_name, dates))
-    now = catalog.present(table_id) if names else None  # once for all of them
+    now = catalog.current_table(table_id) if names else None  # once for all of them
     for name in names:
         known = _newest(catalog, table_id, name, now)[1]
         if known is not None:
@@ -246,7 +246,7 @@ def _newest(catalog: Streams, table_id: str, name: str, now: Table | None = None
     body = document(found[1], found[0].stat.path)
     if body.get("table") != table_id:
         raise InputError(f"{found[0].stat.path} is a bookmark of table {body.get('table')!r}, not of {table_id!r}")
-    creation = (now or catalog.present(table_id)).creation
+    creation = (now or catalog.current_table(table_id)).creation
     if body.get("dropped") or body.get("creation", creation) != creation:
         return found[0].number + 1, None
     ends = [parsed_positions(body[end]) for end in ("done", "next")]
@@ -260,7 +260,7 @@ def _put(catalog: Streams, table_id: str, number: int, wanted: StreamBookmark, d
         "kind": "bookmark",
         "id": uuid.uuid4().hex,
         "table": table_id,
-        "creation": catalog.declared(table_id).creation,
+        "creation": catalog.known_table(table_id).creation,
         "time_ms": int(catalog.clock() * 1000),
         "done": positions_as_json(wanted.done),
         "next": positions_as_json(wanted.next),

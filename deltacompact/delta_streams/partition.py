@@ -13,13 +13,12 @@ import pyarrow as pa
 from deltacompact.base.errors import ConflictError, DeltaCompactError
 from deltacompact.base.model import CompactedDelta, FarValues, Partition, Table, TableKeys
 from deltacompact.base.partitions import both
-from deltacompact.base.settings import AMPLIFICATION_MAX
 from deltacompact.delta_streams.destinations import open_destination
 from deltacompact.delta_streams.log.entries import Compacted, Fence
 from deltacompact.delta_streams.log.log import StreamLog, genesis_state
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.paths import GENESIS, StreamPaths, TablePaths
-from deltacompact.delta_streams.snapshots import choose, may_be_laid_out
+from deltacompact.delta_streams.snapshots import NO_OTHER_WORK, OtherWork, choose, may_be_laid_out
 from deltacompact.delta_streams.streams import Streams
 from deltacompact.storage.certain_put import telling_interrupts
 from deltacompact.storage.cold_classes import cold_among
@@ -36,10 +35,8 @@ class DeltaStreamPartition:
         destination_table_id: str,
         partition: Partition,
         keys: TableKeys,
-        purge: bool = False,
+        other: OtherWork = NO_OTHER_WORK,
         attempt: str | None = None,
-        cluster_by: str = "",
-        amplification_max: float = AMPLIFICATION_MAX,
         as_read: bool = False,
     ) -> None:
         self.partition = partition
@@ -47,7 +44,7 @@ class DeltaStreamPartition:
         self._source = source
         self._destination_id = destination_table_id
         self._keys = keys
-        self._asked = purge, cluster_by, amplification_max
+        self._other = other
         self._attempt = attempt
         self._as_read = as_read
         self._in_place = source.table_id == destination_table_id
@@ -71,15 +68,14 @@ class DeltaStreamPartition:
         source, destination = self._now() if moment is None else self._then(moment)
         self.compacted_schema = destination.compacted.schema if destination.compacted else None
         tables = self._source.table_id, self._destination_id, self.partition
-        snapshot = choose(*tables, source, destination, *self._asked, self._cold(source, destination))
+        snapshot = choose(*tables, source, destination, self._other, self._cold(source, destination))
         if isinstance(snapshot, PartitionSnapshot):
             self._states[snapshot.moment] = source, destination
         return snapshot
 
     def _cold(self, source: StreamState, destination: StreamState) -> frozenset[str]:
         """The compacted files that a layout could choose, but would have to pay for, or cannot read."""
-        _, cluster_by, _ = self._asked
-        return cold_among(self._catalog.store, may_be_laid_out(source, destination, cluster_by))
+        return cold_among(self._catalog.store, may_be_laid_out(source, destination, self._other.cluster_by))
 
     def advised(self, error: DeltaCompactError, snapshot: PartitionSnapshot) -> DeltaCompactError:
         """The error with advice: which delta brought the file that it names, and how to take that delta out."""

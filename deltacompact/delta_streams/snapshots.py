@@ -27,29 +27,38 @@ def everything(table_id: str, partition: Partition, state: StreamState) -> Parti
     return _snapshot(table_id, table_id, partition, state, state, chosen)
 
 
+@dataclass(frozen=True, slots=True)
+class OtherWork:
+    """The work of a compaction besides folding deltas. It is enough for a compaction where no delta is.
+
+    purge         files with dead rows are written again
+    cluster_by    files that overlap in these columns are laid out anew, as far as `amplification_max` allows
+    """
+
+    purge: bool = False
+    cluster_by: str = ""
+    amplification_max: float = AMPLIFICATION_MAX
+
+
+NO_OTHER_WORK = OtherWork()
+
+
 def choose(
     source_table_id: str,
     destination_table_id: str,
     partition: Partition,
     source: StreamState,
     destination: StreamState,
-    purge: bool = False,
-    cluster_by: str = "",
-    amplification_max: float = AMPLIFICATION_MAX,
+    other: OtherWork = NO_OTHER_WORK,
     cold: frozenset[str] = frozenset(),
 ) -> PartitionSnapshot | NothingToDo:
-    """Choose the base and the deltas.
-
-    purge         compact also if there are only files with dead rows
-    cluster_by    compact also if files overlap in these columns, if `amplification_max` allows to rewrite them, and
-                  if they are not `cold`
+    """Choose the base and the deltas. Files that are `cold` are not laid out anew.
 
     If the source was restated, or compacted past the destination's watermark, its single deltas are gone. Then the
     destination is rebuilt from the source's compacted delta and index, with tombstones. If the source is empty after a
     rollback or a retraction, the destination is emptied.
     """
-    work = _OtherWork(purge, cluster_by, amplification_max, cold)
-    chosen = _choice(source_table_id, destination_table_id, source, destination, work)
+    chosen = _choice(source_table_id, destination_table_id, source, destination, other, cold)
     if isinstance(chosen, NothingToDo):
         return chosen
     snapshot = _snapshot(source_table_id, destination_table_id, partition, source, destination, chosen)
@@ -95,16 +104,6 @@ def _snapshot(
 
 
 @dataclass(frozen=True, slots=True)
-class _OtherWork:
-    """The work of a compaction besides folding deltas."""
-
-    purge: bool
-    cluster_by: str
-    amplification_max: float
-    cold: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
 class _FoldInput:
     base: CompactedDelta | None
     owned: bool
@@ -113,10 +112,15 @@ class _FoldInput:
 
 
 def _choice(
-    source_table_id: str, destination_table_id: str, source: StreamState, destination: StreamState, work: _OtherWork
+    source_table_id: str,
+    destination_table_id: str,
+    source: StreamState,
+    destination: StreamState,
+    other: OtherWork,
+    cold: frozenset[str],
 ) -> _FoldInput | NothingToDo:
     if source_table_id == destination_table_id:
-        return _since(source.compacted, source.deltas, work) or _nothing(source.last_position, work)
+        return _since(source.compacted, source.deltas, other, cold) or _nothing(source.last_position, other)
     if destination.commits:
         raise InputError(f"table {destination_table_id!r} holds deltas of its own: it cannot be a destination")
     done = destination.compacted
@@ -129,28 +133,30 @@ def _choice(
             return NothingToDo(f"table {source_table_id!r} holds no delta")
         return _FoldInput(source.compacted, False, source.deltas, why)
     newer = tuple(delta for delta in source.deltas if delta.position > done.watermark)
-    return _since(done, newer, work) or _nothing(done.watermark, work)
+    return _since(done, newer, other, cold) or _nothing(done.watermark, other)
 
 
-def _nothing(position: int | None, work: _OtherWork) -> NothingToDo:
-    overlap = f", and no files to lay out by {work.cluster_by}" if work.cluster_by else ""
+def _nothing(position: int | None, other: OtherWork) -> NothingToDo:
+    overlap = f", and no files to lay out by {other.cluster_by}" if other.cluster_by else ""
     return NothingToDo(f"no delta since position {position}{overlap}")
 
 
-def _since(base: CompactedDelta | None, deltas: tuple[Delta, ...], work: _OtherWork) -> _FoldInput | NothingToDo | None:
+def _since(
+    base: CompactedDelta | None, deltas: tuple[Delta, ...], other: OtherWork, cold: frozenset[str]
+) -> _FoldInput | NothingToDo | None:
     """The new deltas, or for a purge the files with dead rows, or the files that overlap. None: there are none."""
     if deltas:
         return _FoldInput(base, True, deltas, f"{counted(len(deltas), 'delta')} since the last compaction")
     if base is None:
         return None
-    if work.purge and (marked := sum(file.deletions is not None for file in base.files)):
+    if other.purge and (marked := sum(file.deletions is not None for file in base.files)):
         return _FoldInput(base, True, (), f"purge: {counted(marked, 'file')} with dead rows")
-    if work.cluster_by and columns_of(work.cluster_by, base.schema):
-        bound = LayoutBound(work.amplification_max, base.account, base.next_file_number)
-        choice = overlapping_files(base.files, work.cluster_by, base.schema, (), bound, work.cold)
+    if other.cluster_by and columns_of(other.cluster_by, base.schema):
+        bound = LayoutBound(other.amplification_max, base.account, base.next_file_number)
+        choice = overlapping_files(base.files, other.cluster_by, base.schema, (), bound, cold)
         if count := int(choice.chosen.sum()):
-            return _FoldInput(base, True, (), f"{counted(count, 'file')} to lay out by {work.cluster_by}")
+            return _FoldInput(base, True, (), f"{counted(count, 'file')} to lay out by {other.cluster_by}")
         if count := int(choice.waits.sum()):
             why = "write_amplification_max allows no more until rows come"
-            return NothingToDo(f"{counted(count, 'file')} to lay out by {work.cluster_by} must wait: {why}")
+            return NothingToDo(f"{counted(count, 'file')} to lay out by {other.cluster_by} must wait: {why}")
     return None

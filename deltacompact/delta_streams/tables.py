@@ -7,7 +7,7 @@ orders/source.json    the table's source, or null: it has its own streams
 table.json again      the other table that shows the rows                    declare_publication
                       who reads the compacted files                          declare_readers
                       whether appends may add columns                        declare_schema_mode
-                      the id of the creation, new after a drop               present
+                      the id of the creation, new after a drop               current_table
                       the columns by which rows are laid out                 declare_cluster_by
 """
 
@@ -137,14 +137,14 @@ class Tables:
         path = TablePaths.of(table_id).source
         known = self._tables.get(table_id)
         if known is not None and (known.source_table_id is not None or known.holds_streams):
-            return self.declared(table_id)
-        table, source = both(lambda: self.declared(table_id), lambda: self._document_at(path), self.at_once)
+            return self.known_table(table_id)
+        table, source = both(lambda: self.known_table(table_id), lambda: self._document_at(path), self.at_once)
         if source is not None:
             self._tables[table_id] = table = of_source(table, source["source_table_id"])
         return table
 
-    def declared(self, table_id: str) -> Table:
-        """The table with its keys. It has its source only if an earlier call has read that."""
+    def known_table(self, table_id: str) -> Table:
+        """The table as this process first read it, with its keys. It has its source only if a call has read that."""
         paths = TablePaths.of(table_id)
         known = self._tables.get(table_id)
         if known is None:
@@ -156,21 +156,21 @@ class Tables:
         self._tables[table_id] = known  # keys never change; missing ones are looked up again next time
         return known
 
-    def present(self, table_id: str) -> Table:
-        """As `declared`, but checks with one request that the table is still the one that this process remembers.
+    def current_table(self, table_id: str) -> Table:
+        """As `known_table`, but checks with one request that the table is still the one that this process remembers.
 
-        Writers check before they append; compactions check with `publication`. Without the check they would put their
+        Writers check before they append; compactions check before they plan. Without the check they would put their
         entry after the last entry that they know. In a dropped table nobody would read it; in a table that was created
         again, it would leave a hole in the log.
         """
         TablePaths.of(table_id)  # refuses what is not a name
         if table_id in self._tables:
             self._present(table_id)
-        return self.declared(table_id)
+        return self.known_table(table_id)
 
     def refuse_another(self, table: Table) -> None:
         """Raise ConflictError if another table has the name by now, NotFoundError if no table has it: one request."""
-        if self.present(table.table_id).creation != table.creation:
+        if self.current_table(table.table_id).creation != table.creation:
             raise ConflictError(f"table {table.table_id!r} was dropped, and created again: start again")
 
     def _present(self, table_id: str) -> Table:
@@ -269,7 +269,7 @@ class Tables:
             return dump({name: fact for name, fact in known.items() if name not in facts or fact is not None})
 
         replace_object(self.store, path, declared)
-        self.publication(table_id)
+        self._present(table_id)
 
     def remembered_table(self, table_id: str) -> Table:
         """The table as this process last read it, without a request."""
@@ -281,12 +281,12 @@ class Tables:
 
     def declare_keys(self, table_id: str, keys: TableKeys | None) -> TableKeys:
         """Declare `keys` if the table has none. Returns the table's keys. Raises InputError if they differ."""
-        table, paths = self.declared(table_id), TablePaths.of(table_id)
+        table, paths = self.known_table(table_id), TablePaths.of(table_id)
         if table.keys is None:
             if keys is None:
                 raise no_keys_yet(table)
             self.store.put_if_absent(paths.keys, dump({"format": FORMAT_VERSION, **keys_document(keys)}))
-            table = self.declared(table_id)
+            table = self.known_table(table_id)
         assert table.keys is not None
         check_keys(table, keys)
         return table.keys

@@ -168,16 +168,12 @@ def statistics_of(
 
     Raises NotFoundError where the table does not exist.
     """
-    by, heat = None, Heat()
-    if layout:
-        catalog.publication(table_id)  # it looks as well, and remembers by which columns rows are laid out today
-        by = catalog.remembered_table(table_id).cluster_by
-        heat = heat_of_streams(catalog, table_id).read().now(now_s) if by else heat
-    else:
-        catalog.present(table_id)
+    table = catalog.current_table(table_id)
+    by = table.cluster_by if layout else None
+    heat = heat_of_streams(catalog, table_id).read().now(now_s) if by else Heat()
     if into is not None:
         with contextlib.suppress(NotFoundError):  # the first compaction makes it
-            catalog.present(into)
+            catalog.current_table(into)
     partitions = catalog.partitions(table_id)
     looked = side_by_side(
         partitions, lambda partition: _of_partition(catalog, table_id, partition, now_s, into), catalog.at_once

@@ -18,6 +18,7 @@ from deltacompact.base.partitions import side_by_side
 from deltacompact.base.settings import Options, Settings
 from deltacompact.delta_streams.advising.examined_files import ExaminedFiles, RangedFile
 from deltacompact.delta_streams.partition import DeltaStreamPartition
+from deltacompact.delta_streams.snapshots import OtherWork
 from deltacompact.delta_streams.table_documents import clustering_of
 from deltacompact.executors.choose import Foreseen, foresee, lane_for
 from deltacompact.layout.cluster_by import ClusterColumn
@@ -76,7 +77,7 @@ class ForeseenCompactions:
         streams, table = self.examined.streams, self.examined.table
         by = clustering_of([str(column) for column in self.by], table.partition_keys)
         assert table.keys is not None, "the adviser asks for costs of tables with keys alone"
-        stream = DeltaStreamPartition(streams, table, table.table_id, partition, table.keys, cluster_by=by)
+        stream = DeltaStreamPartition(streams, table, table.table_id, partition, table.keys, OtherWork(cluster_by=by))
         snapshot = stream.fetch()
         if isinstance(snapshot, NothingToDo):
             return None

@@ -66,7 +66,7 @@ class ExaminedFiles:
     @classmethod
     def at(cls, streams: Streams, table_id: str, partition: Partition | None) -> ExaminedFiles:
         """One partition, or all. Raises InputError for a table of too many files."""
-        table = streams.declared(table_id)
+        table = streams.known_table(table_id)
         chosen = streams.partitions(table_id) if partition is None else [partition]
         states = side_by_side(chosen, lambda part: streams.state(table_id, part), streams.at_once)
         files = [ArrivedFile(file, number, at_s) for number, state in enumerate(states) for file, at_s in _files(state)]

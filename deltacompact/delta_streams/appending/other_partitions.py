@@ -45,7 +45,7 @@ class OtherPartitions:
 
     def listed(self) -> list[Partition]:
         """The partitions, the last first, by one listing."""
-        paths, keys = TablePaths.of(self.table_id), self.catalog.declared(self.table_id).partition_keys
+        paths, keys = TablePaths.of(self.table_id), self.catalog.known_table(self.table_id).partition_keys
         marks = (
             [paths.partition_of(stat.path, keys) for stat in self.catalog.store.list(paths.partitions)] if keys else []
         )
