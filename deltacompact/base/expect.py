@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from typing import Any, TypeVar
 
 from deltacompact.base.errors import InputError
 
 T = TypeVar("T")
+E = TypeVar("E", bound=StrEnum)
 
 
 def text(argument: str, value: Any) -> str:
@@ -92,6 +94,15 @@ def at_most_one(**arguments: Any) -> None:
     given = [name for name, value in arguments.items() if value]
     if len(given) > 1:
         raise InputError(f"{given[0]} and {given[1]} ask two questions: ask one at a time")
+
+
+def choice(argument: str, value: Any, kind: type[E]) -> E:
+    """A member of an enumeration, or its text in any case."""
+    try:
+        return kind(str(value).lower())
+    except ValueError:
+        known = " or ".join(repr(str(member)) for member in kind)
+        raise InputError(f"{argument} is {value!r}, it must be {known}") from None
 
 
 def flag(argument: str, value: Any) -> bool:

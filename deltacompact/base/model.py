@@ -50,10 +50,7 @@ class OperationType(enum.StrEnum):
     @classmethod
     def of(cls, value: OperationType | str) -> OperationType:
         """Accept "upsert", "delete" or an OperationType. Raises InputError for anything else."""
-        try:
-            return cls(str(value).lower())
-        except ValueError:
-            raise InputError(f"operation {value!r} is neither 'upsert' nor 'delete'") from None
+        return expect.choice("operation", value, cls)
 
 
 UPSERT_VALUES = (*"IUCRiucr", "insert", "update", "upsert", "INSERT", "UPDATE", "UPSERT")
@@ -80,10 +77,7 @@ class SchemaMode(enum.StrEnum):
     @classmethod
     def of(cls, value: SchemaMode | str) -> SchemaMode:
         """Accept "merge", "fixed" or a SchemaMode. Raises InputError for anything else."""
-        try:
-            return cls(str(value).lower())
-        except ValueError:
-            raise InputError(f"schema_mode is {value!r}, it must be 'merge' or 'fixed'") from None
+        return expect.choice("schema_mode", value, cls)
 
 
 class Readers(enum.StrEnum):
@@ -95,10 +89,7 @@ class Readers(enum.StrEnum):
     @classmethod
     def of(cls, value: Readers | str) -> Readers:
         """Accept "files", "vectors" or a Readers. Raises InputError for anything else."""
-        try:
-            return cls(str(value).lower())
-        except ValueError:
-            raise InputError(f"readers is {value!r}, it must be 'files' or 'vectors'") from None
+        return expect.choice("readers", value, cls)
 
 
 class LifecycleState(enum.StrEnum):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from deltacompact.catalog.iceberg import IcebergCatalog
 
 
-def _no_such_folder(catalog: DeltaStreamCatalog) -> str:
+def _no_such_folder() -> str:
     """A hint for a folder that does not exist: if the environment names a catalog, the user may have meant a table."""
     named = os.environ.get(CATALOG_VARIABLE)
     hint = f"; for a table of ${CATALOG_VARIABLE} write - before it" if named else ""
@@ -198,7 +198,7 @@ def _show_streams(catalog: DeltaStreamCatalog, table: str | None, options: dict[
         say_json(shown.document)
     elif table is None:
         missing = not (shown.document or catalog.is_remote or os.path.isdir(catalog.where))
-        where = f"{catalog.where}{_no_such_folder(catalog) if missing else ''}"
+        where = f"{catalog.where}{_no_such_folder() if missing else ''}"
         catalog_report.print_catalog(out, where, shown.document)
     else:
         print_ = version_report.print_versions if options["versions"] else table_report.print_table

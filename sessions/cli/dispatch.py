@@ -249,7 +249,7 @@ def dispatcher_of(
     keeps_logs = logs is not None or state.folder is not None  # otherwise the state has copies
     here = LocalLauncher(logs_folder, run_group, preloaded, keeps_logs)
     means = Means(
-        Planner(rates, starts, offers, sessions_max, ours.prices_dated, lambda: admission.busy_slots),
+        Planner(rates, starts, offers, sessions_max, ours.prices_dated, lambda: admission.busy_slots, clock=clock),
         Launchers({"local": here, **ours.in_background}, here.ready),
         admission,
         rates,

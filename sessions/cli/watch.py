@@ -68,7 +68,7 @@ def _gauges(watcher: Watcher, every_s: float, port: int | None, host: str) -> Ab
     return listening("the gauges", port, host, gauges)
 
 
-def _print(decided: list[Decided], failed: dict[str, DeltaCompactError], as_json: bool) -> None:
+def _print(decided: list[Decided], failed: dict[tuple[str, str], DeltaCompactError], as_json: bool) -> None:
     """The decisions; why a table could not be looked at is logged, and is in the document."""
     from deltacompact.base.wording import error_document
     from deltacompact.cli.answers import say_json
@@ -76,7 +76,9 @@ def _print(decided: list[Decided], failed: dict[str, DeltaCompactError], as_json
     from sessions.page.documents import partition_label
 
     if as_json:
-        errors = [{"table": table, **error_document(error)} for table, error in failed.items()]
+        errors = [
+            {"catalog": catalog, "table": table, **error_document(error)} for (catalog, table), error in failed.items()
+        ]
         say_json({"decisions": [verdict.document() for verdict in decided], "errors": errors})
         return
     if not decided:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # importing PyIceberg takes a second
 @dataclass(frozen=True, slots=True)
 class Planner:
     """Plans job runs with these offers, rates and starts. `busy_slots()`: how many CPUs of this machine are taken now.
+    `clock` dates the plans.
 
     Raises NotFoundError and InputError if a document cannot be served at all. A partition that cannot be folded, or has
     nothing to do, gets the smallest plan: its session finds out, and its record says so.
@@ -46,6 +47,7 @@ class Planner:
     prices: str = ""
     busy_slots: Callable[[], int] = lambda: 0
     open_catalog: Callable[[str], DeltaStreamCatalog | IcebergCatalog] = open_catalog
+    clock: Callable[[], float] = time.time
 
     def __call__(self, instruction: Instruction) -> tuple[SessionPlan, ...]:
         settings = instruction.engine_settings()
@@ -92,4 +94,4 @@ class Planner:
             if executor in ("auto", offer.executor) and (on_s3 or offer.here)
         )
         known = self.rates.expectations((offer.pool for offer in offers), mode)
-        return Situation(offers, known, self.sessions_max, self.busy_slots(), self.prices, time.time())
+        return Situation(offers, known, self.sessions_max, self.busy_slots(), self.prices, self.clock())

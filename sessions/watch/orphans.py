@@ -4,7 +4,8 @@
     10:00:30  lines is due              lines is counted
     10:01:00                            nothing is due until tomorrow, 10:00:00
 
-The numbers are for Prometheus alone: no policy asks for them. A table that cannot be counted has none.
+The numbers are for Prometheus alone: no policy asks for them. A table that cannot be counted has none, and is tried
+again after ten minutes.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ if TYPE_CHECKING:  # importing PyIceberg takes a second
     from deltacompact.catalog.iceberg import IcebergCatalog
 
 _LOG = logging.getLogger("sessions")
+_FAILED_AGAIN_S = 600.0
+"""When a count that failed is tried again, unless counts are due sooner."""
 TableName = TypeVar("TableName", bound=Hashable)
 """The caller's name of a table."""
 
@@ -48,7 +51,9 @@ class OrphanCounts(Generic[TableName]):
         try:
             self.bytes[name] = self._counts[name]()
         except Exception as error:  # its job runs do not suffer from it
-            _LOG.warning("orphans of %s are not counted: %s", name, one_line(error))
+            again_s = min(self._every_s, _FAILED_AGAIN_S)
+            self._counted_s[name] = now_s - self._every_s + again_s
+            _LOG.warning("orphans of %s are not counted, again in %.0f s: %s", name, again_s, one_line(error))
 
 
 def orphan_bytes(catalog: DeltaStreamCatalog | IcebergCatalog, table_id: str) -> int:

@@ -32,12 +32,13 @@ from __future__ import annotations
 
 import json
 import tomllib
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ICEBERG
@@ -130,31 +131,31 @@ class Condition(BaseModel):
         return self
 
 
+def _is_time_zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (OSError, ValueError, LookupError):
+        raise ValueError(f"no time zone {name[:60]!r}") from None
+    return name
+
+
+TimeZone = Annotated[str, AfterValidator(_is_time_zone)]
+
+
 class Schedule(BaseModel):
     """Windows in which the policy may submit: each begins where `cron` says and lasts so long."""
 
     model_config = _STRICT
 
     cron: str = Field(description="Minute, hour, day of the month, month, day of the week.")
-    timezone: str = Field(
+    timezone: TimeZone = Field(
         default="UTC", description="Of the IANA database; hours that a change of clocks skips or repeats too."
     )
     window: Annotated[float, Field(ge=60, le=31 * _DAY_S)] = Field(default=3600.0, description="Seconds.")
     once: bool = Field(default=True, description="At most one job run for each partition and window.")
 
-    @field_validator("timezone")
-    @classmethod
-    def _is_known(cls, name: str) -> str:
-        try:
-            ZoneInfo(name)
-        except (OSError, ValueError, LookupError):
-            raise ValueError(f"no time zone {name[:60]!r}") from None
-        return name
-
     @model_validator(mode="after")
     def _is_cron(self) -> Schedule:
-        from datetime import UTC, datetime
-
         try:
             next(CronSim(self.cron, datetime(2026, 1, 1, tzinfo=UTC)))
         except (CronSimError, StopIteration):
@@ -172,10 +173,8 @@ class SealedWindow(BaseModel):
     )
     format: str | None = Field(default=None, description="As of strptime. Default: by the window, %Y-%m-%d for a day.")
     window: Literal["hour", "day", "month", "year"] = "day"
-    timezone: str = "UTC"
+    timezone: TimeZone = "UTC"
     delay: Seconds = 0.0
-
-    _is_known = field_validator("timezone")(Schedule._is_known.__func__)  # type: ignore[attr-defined]
 
     @property
     def pattern(self) -> str:

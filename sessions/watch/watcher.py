@@ -95,7 +95,8 @@ class Watcher:
         self._heard_s = -_HEAR_EVERY_S
         self.clock = clock or self._store_clock
         self._open_catalog = open_catalog
-        self.failed: dict[str, DeltaCompactError] = {}
+        self.failed: dict[tuple[str, str], DeltaCompactError] = {}
+        """The errors of the last look, by catalog and table."""
         self._under_way: list[JobRun] | None = None
         self.seen = TablesSeen()
         self._tables: dict[tuple[str, str, str | None, str | None], _WatchedTable] = {}
@@ -133,7 +134,7 @@ class Watcher:
                 sizes.setdefault((table.catalog_uri, table.name, key[2] or ""), seen)
             except Exception as error:  # even a bug of ours must not stop the other tables
                 foreseen = error if isinstance(error, DeltaCompactError) else None
-                self.failed[table.name] = foreseen or DeltaCompactError(one_line(error))
+                self.failed[table.catalog_uri, table.name] = foreseen or DeltaCompactError(one_line(error))
                 said = (table.name, table.catalog_uri, one_line(error))
                 _LOG.warning("table %s of %s: %s", *said, exc_info=foreseen is None)
                 unreadable += 1

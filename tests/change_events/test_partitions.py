@@ -164,7 +164,7 @@ def test_partition_keys_that_are_named_come_first_and_others_from_the_rows(tmp_p
         ({"id": [1], "day": [b"1"]}, {}, "'day' is binary, but in the table it is string: cast it to string"),
         ({"id": ["x", 1][:1], "day": ["2"]}, {}, "key column 'id' is string, a string, but in the table it is"),
         ({"id": [1], "day": ["1"]}, {"partition": {"hour": 1}}, "unknown partition key 'hour'"),
-        ({"id": [1], "day": ["1"]}, {"operation": "upsrt"}, "operation 'upsrt' is neither"),
+        ({"id": [1], "day": ["1"]}, {"operation": "upsrt"}, "operation is 'upsrt', it must be 'upsert' or 'delete'"),
     ],
 )
 def test_what_cannot_be_split_commits_nothing(frame, given, said):

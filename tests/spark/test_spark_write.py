@@ -138,7 +138,7 @@ def test_an_error_of_the_options_comes_before_any_work(spark, catalog):
         ({}, ["id", "day"], None),
         ({"operation": "DELETE"}, ["id", "day", "at"], None),
         ({"table": "nope"}, [], "table 'nope' does not exist"),
-        ({"operation": "merge"}, ["id"], "operation 'merge' is neither"),
+        ({"operation": "merge"}, ["id"], "operation is 'merge', it must be"),
         ({"partition": "week=1"}, ["id"], "unknown partition key 'week'"),
         ({"partition": "monday"}, ["id"], "neither NAME=VALUE"),
         ({"partition": "{day"}, ["id"], "not a JSON object"),

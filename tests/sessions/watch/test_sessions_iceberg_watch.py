@@ -364,7 +364,8 @@ def test_what_a_watcher_cannot_look_at_leaves_the_others_to_be(lake, watch):
     filled(lake)
     watcher = watch.watcher(policy(when=[{"delete_files": 1}]), policy(name="q", source_table_id="ns.none"))
     assert decisions(watcher) == {"p": ("submit", "delete_files")}
-    assert "has no table 'ns.none'" in str(watcher.failed["ns.none"])
+    ((_, name), error), *more = watcher.failed.items()
+    assert name == "ns.none" and "has no table 'ns.none'" in str(error) and not more
 
 
 def test_watch_once_on_the_command_line(lake, tmp_path, capsys, monkeypatch):
