@@ -27,7 +27,7 @@ def reads_options(takes: str = "Scan reports") -> Callable[[Command], Command]:
         type=click.Path(exists=True, path_type=Path),
         multiple=True,
         metavar="PATH",
-        help="The same from an event log of Spark, plain or zstd: a file, or a folder of logs. Repeatable.",
+        help="The same from an event log of Spark, plain, zstd or gzip: a file, or a folder of logs. Repeatable.",
     )
     return lambda command: reports(logs(command))
 

@@ -1,4 +1,4 @@
-"""Reads the lines of a log that another program wrote, or still writes: plain or zstd, in one file or several.
+"""Reads the lines of a log that another program wrote, or still writes: plain, zstd or gzip, in one file or several.
 
     local-17.zstd                              a log of one file
     eventlog_v2_app-1/events_1_app-1.zstd      a rolled log: its files in the order of their numbers
@@ -10,6 +10,7 @@ A damaged or incomplete log is read as far as possible.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -27,6 +28,7 @@ READ_BYTES = 4 << 10
 _ROLLED = re.compile(r"events_(?P<number>\d+)_.*")
 _NO_LOG = re.compile(r"\..*|appstatus_.*")
 _UNREADABLE = (".lz4", ".lzf", ".snappy")
+_CODECS = {".zstd": "zstd", ".zst": "zstd", ".gz": "gzip"}
 
 
 @dataclass(slots=True)
@@ -70,7 +72,8 @@ def logs_in(path: Path) -> Iterator[tuple[Path, ...]]:
 def name_of(log: tuple[Path, ...]) -> str:
     """The name of the application that wrote the log: the same for a log in one file or several, complete or not."""
     name = log[0].parent.name if _ROLLED.fullmatch(log[0].name) else log[0].name
-    return name.removesuffix(".inprogress").removesuffix(".zstd").removeprefix("eventlog_v2_")
+    plain = functools.reduce(str.removesuffix, (".inprogress", *_CODECS), name)
+    return plain.removeprefix("eventlog_v2_")
 
 
 def lines_of(files: Iterable[Path], left_out: LeftOut) -> Iterator[bytes]:
@@ -91,7 +94,7 @@ def _chunks(path: Path, left_out: LeftOut) -> Iterator[bytes]:
     if name.endswith(_UNREADABLE):
         raise InputError(f"log {path} is compressed by {path.suffix}: set spark.eventLog.compression.codec=zstd")
     try:
-        opened = _opened(path, "zstd" if name.endswith(".zstd") else None)
+        opened = _opened(path, _CODECS.get(Path(name).suffix))
     except FileNotFoundError:  # Spark has removed it since
         left_out.lines += 1
         return

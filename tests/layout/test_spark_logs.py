@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from deltacompact.base.errors import InputError
-from deltacompact.layout.log_lines import LeftOut, lines_of, logs_in
+from deltacompact.layout.log_lines import LeftOut, lines_of, logs_in, name_of
 from deltacompact.layout.reads import Read
 from deltacompact.layout.spark_logs import SparkLog, columns_asked_in
 
@@ -134,10 +134,10 @@ def test_bad_lines_are_counted_and_the_rest_is_read():
     assert (len(found), left_out) == (1, len(bad))
 
 
-def log(path, events, compressed):
+def log(path, events, compression=None):
     path.parent.mkdir(parents=True, exist_ok=True)
     text = b"".join(json.dumps(event).encode() + b"\n" for event in events)
-    with pa.output_stream(path, compression="zstd" if compressed else None) as out:
+    with pa.output_stream(path, compression=compression) as out:
         out.write(text)
 
 
@@ -151,18 +151,20 @@ def test_rolled_logs_are_read_in_the_order_of_their_numbers(tmp_path):
     rolled = tmp_path / "eventlog_v2_app-1"
     many = [[start(number, node(*OLD)), end(number)] for number in range(12)]
     for number, events in enumerate(many, 1):
-        log(rolled / f"events_{number}_app-1.zstd", events, compressed=True)
+        log(rolled / f"events_{number}_app-1.zstd", events, "zstd")
     (rolled / "appstatus_app-1.inprogress").touch()
     (rolled / ".events_1_app-1.crc").write_bytes(b"crc")
-    log(tmp_path / "local-7", many[0], compressed=False)
-    assert read_all(tmp_path) == ([[*range(12)], [0]], 0)
+    log(tmp_path / "local-7", many[0])
+    log(tmp_path / "local-8.gz", many[1], "gzip")
+    assert read_all(tmp_path) == ([[*range(12)], [0], [1]], 0)
+    assert {name_of(log) for log in logs_in(tmp_path)} == {"app-1", "local-7", "local-8"}
     assert read_all(rolled) == ([[*range(12)]], 0)
 
 
 def test_half_a_compressed_log_is_read_up_to_where_it_ends(tmp_path):
     path = tmp_path / "app-1.zstd.inprogress"
     events = [event for query in range(900) for event in (start(query, node(*NEW)), end(query))]
-    log(tmp_path / "whole.zstd", events, True)
+    log(tmp_path / "whole.zstd", events, "zstd")
     whole = (tmp_path / "whole.zstd").read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     (found,), left_out = read_all(path)
@@ -181,7 +183,7 @@ def test_what_cannot_be_read_at_all_is_named(tmp_path):
 
 def test_logs_that_end_or_go_while_others_are_read_are_no_error(tmp_path):
     for name in ("ends.inprogress", "goes", "stays"):
-        log(tmp_path / name, [start(3, node(*OLD)), end(3)], compressed=False)
+        log(tmp_path / name, [start(3, node(*OLD)), end(3)])
     (tmp_path / "link").symlink_to(tmp_path / "gone")
     listed = list(logs_in(tmp_path))
     (tmp_path / "ends.inprogress").rename(tmp_path / "ends")
