@@ -108,21 +108,26 @@ class S3Store:
         )
 
     def _put_if_absent(self, path: str, data: bytes) -> bool:
+        etag, may_be_done = self._put_conditionally(path, data, {"IfNoneMatch": "*"})
+        return etag is not None or (may_be_done and self.get(path) == data)
+
+    def _put_conditionally(self, path: str, data: bytes, condition: dict[str, str]) -> tuple[str | None, bool]:
+        """The new ETag; None: the condition does not hold. And whether an attempt without an answer may have put it."""
         from botocore.exceptions import ClientError
 
         may_be_done = False
         for attempt in range(self._TASK_ERRORS_RETRIED + 1):
             try:
-                self.client.put_object(
-                    Bucket=self.bucket, Key=self.prefix + path, Body=data, IfNoneMatch="*", **self.encryption
+                answer = self.client.put_object(
+                    Bucket=self.bucket, Key=self.prefix + path, Body=data, **condition, **self.encryption
                 )
-                return True
+                return str(answer["ETag"]).strip('"'), may_be_done
             except ClientError as error:
                 code = code_of(error)
                 # boto3 tries again if no answer comes: its first attempt may have put the object.
                 may_be_done |= error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0) > 0
-                if code == "PreconditionFailed":
-                    return may_be_done and self.get(path) == data
+                if code == "PreconditionFailed" or ("IfMatch" in condition and code in s3_objects.MISSING_CODES):
+                    return None, may_be_done
                 # 409: another conditional put of this key is under way. Neither has taken effect yet; try again.
                 if code != "ConditionalRequestConflict" or attempt == self._TASK_ERRORS_RETRIED:
                     raise
@@ -148,26 +153,12 @@ class S3Store:
         )
 
     def _put_if_same(self, path: str, data: bytes, etag: str) -> str | None:
-        from botocore.exceptions import ClientError
-
-        for attempt in range(self._TASK_ERRORS_RETRIED + 1):
-            try:
-                named = {"Bucket": self.bucket, "Key": self.prefix + path, "IfMatch": f'"{etag}"'}
-                return str(self.client.put_object(**named, Body=data, **self.encryption)["ETag"]).strip('"')
-            except ClientError as error:
-                code = code_of(error)
-                repeated = error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0) > 0
-                if code in s3_objects.MISSING_CODES or (code == "PreconditionFailed" and not repeated):
-                    return None
-                if code == "PreconditionFailed":
-                    with contextlib.suppress(NotFoundError):
-                        now = self.get_tagged(path)
-                        return now.etag if now.data == data else None
-                    return None
-                if code != "ConditionalRequestConflict" or attempt == self._TASK_ERRORS_RETRIED:
-                    raise
-                time.sleep(0.05 * 2**attempt)
-        raise AssertionError("unreachable")
+        put, may_be_done = self._put_conditionally(path, data, {"IfMatch": f'"{etag}"'})
+        if put is None and may_be_done:
+            with contextlib.suppress(NotFoundError):
+                now = self.get_tagged(path)
+                return now.etag if now.data == data else None
+        return put
 
     def open(self, path: str) -> pa.NativeFile:
         return open_fetched(self, path)

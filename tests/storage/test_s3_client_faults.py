@@ -185,6 +185,21 @@ def test_a_swap_of_an_object_that_is_gone_is_refused_whatever_happens_to_its_fir
     assert honours_if_match(store)
 
 
+@pytest.mark.parametrize("has_obstore", [True, False])
+def test_a_swap_whose_answer_is_lost_and_that_meets_itself_then_knows_that_it_won(s3, has_obstore, monkeypatch):
+    """The second try is refused because the first one is under way, the third one because it took effect."""
+    faulty, store = s3
+    store.put("slot", b"before")
+    etag = store.get_tagged("slot").etag
+    if not has_obstore:
+        monkeypatch.setattr(store, "_clients", None)
+        monkeypatch.setattr(s3_objects, "usable", lambda: False)
+    faults = iter(("lost", "409"))
+    faulty.fault = lambda request: next(faults, None) if request.method == "PUT" and "slot" in request.path else None
+    swapped = store.put_if_same("slot", b"ours", etag)
+    assert swapped is not None and swapped == store.get_tagged("slot").etag and store.get("slot") == b"ours"
+
+
 def test_a_request_that_the_end_of_the_process_drops_is_an_error_of_the_store(s3, monkeypatch):
     def dropped(request):
         request.close()
