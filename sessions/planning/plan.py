@@ -182,7 +182,8 @@ def settings_of(plan: SessionPlan) -> dict[str, Any]:
     if plan.memory_bytes:
         chosen["memory_bytes"] = plan.memory_bytes
     if plan.node_type != LOCAL:  # the cluster may grow later, but the first stage waits only for its initial workers
-        chosen["ray_cpus"] = plan.node_cpus * plan.workers_initial or None
+        of_worker = plan.node_cpus or plan.slots // plan.workers_max  # plans of the version before lack the CPUs
+        chosen["ray_cpus"] = max(1, of_worker * plan.workers_initial)
     return chosen
 
 

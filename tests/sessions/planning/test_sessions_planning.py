@@ -351,6 +351,7 @@ def test_the_engine_is_told_what_was_planned() -> None:
     assert told.executor == "ray" and told.ray_cpus == told.concurrent_tasks == cluster.slots
     first_stage = replace(cluster, workers_initial=1)
     assert settings_of(first_stage)["ray_cpus"] == cluster.slots // cluster.workers_max
+    assert settings_of(replace(first_stage, node_cpus=0))["ray_cpus"] == cluster.slots // cluster.workers_max
 
 
 def test_workers_that_run_few_large_tasks_are_waited_for_by_their_cpus() -> None:
