@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,6 +27,7 @@ from deltacompact.cli.sections import WithSections, iceberg_option, of_iceberg
 from deltacompact.reports.scale import Detail
 
 if TYPE_CHECKING:
+    from deltacompact.base.model import Partition
     from deltacompact.catalog.delta_streams import DeltaStreamCatalog
     from deltacompact.catalog.iceberg import IcebergCatalog
 
@@ -74,19 +76,76 @@ def validate(
     """
     if sql:
         return _print_statement(catalog, table, by, as_json)
-    totals: Totals[Any] = Totals(_right_words, lambda report: not report.ok, Detail(verbose))
-    if by != "spark":
-        return _validate_fingerprints(catalog, table, partition, branch, before, after, by, as_json, totals)
+    if of_iceberg(catalog):
+        snapshots = _Snapshots(branch, before, after)
+        if by == "spark":
+            return _compare_snapshots(catalog, table, snapshots, as_json)
+        return _add_up_branch(catalog, table, snapshots, by, as_json)
+    only, totals = one_partition(catalog, table, partition), Totals(_right_words, _is_wrong, Detail(verbose))
+    if by == "spark":
+        return _compare_streams(catalog, table, only, as_json, totals)
+    return _add_up_streams(catalog, table, only, by, as_json, totals)
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshots:
+    """The snapshots of a branch that should have the same rows. None: those around the newest compaction."""
+
+    branch: str
+    before: int | None
+    after: int | None
+
+
+def _compare_streams(
+    catalog: DeltaStreamCatalog, table: str, only: Partition | None, as_json: bool, totals: Totals[Any]
+) -> None:
     from deltacompact.spark.validate import validate as validate_table
 
-    if of_iceberg(catalog):
-        return _validate_iceberg(catalog, table, branch, before, after, as_json)
-    reports = validate_table(catalog, table, partition=one_partition(catalog, table, partition))
+    reports = validate_table(catalog, table, partition=only)
     answer_for_partitions(
         as_json, reports, [], lambda report: of_partition(report) | {"ok": report.ok}, _say_right, totals
     )
-    if any(not report.ok for report in reports):
+    if any(map(_is_wrong, reports)):
         raise Failed(CorruptionError(f"table {table!r} does not have the rows of its deltas"))
+
+
+def _compare_snapshots(catalog: IcebergCatalog, table: str, of: _Snapshots, as_json: bool) -> None:
+    from deltacompact.spark.iceberg import validate_snapshots
+
+    report = validate_snapshots(catalog, table, of.branch, of.before, of.after)
+    answer(as_json, {**dataclasses.asdict(report), "ok": report.ok}, str(report))
+    if not report.ok:
+        raise Failed(CorruptionError(f"snapshots {report.before} and {report.after} of {table!r} have different rows"))
+
+
+def _add_up_streams(
+    catalog: DeltaStreamCatalog, table: str, only: Partition | None, by: str, as_json: bool, totals: Totals[Any]
+) -> None:
+    from deltacompact.catalog.fingerprints import FingerprintReport, partition_fingerprints
+
+    reports, errors = for_each(
+        catalog, table, only, "adding up", lambda chosen: [partition_fingerprints(catalog, table, chosen, by)]
+    )
+    answer_for_partitions(as_json, reports, errors, FingerprintReport.document, _say_right, totals)
+    if any(map(_is_wrong, reports)):
+        raise _other_rows(table)
+
+
+def _add_up_branch(catalog: IcebergCatalog, table: str, of: _Snapshots, by: str, as_json: bool) -> None:
+    from deltacompact.catalog.fingerprints import branch_fingerprints
+
+    report = branch_fingerprints(catalog, table, of.branch, of.before, of.after, by)
+    answer(as_json, report.document(), str(report))
+    if _is_wrong(report):
+        raise _other_rows(table)
+
+
+def _other_rows(table: str) -> Failed:
+    return Failed(CorruptionError(f"table {table!r} has other rows than its fingerprint says"))
+
+
+def _is_wrong(report: Any) -> bool:
+    return not report.ok
 
 
 def _say_right(report: Any) -> None:
@@ -96,7 +155,7 @@ def _say_right(report: Any) -> None:
 
 
 def _right_words(reports: Sequence[Any]) -> str:
-    wrong = sum(not report.ok for report in reports)
+    wrong = sum(map(_is_wrong, reports))
     return f"{len(reports) - wrong:,} as they must be{f', {wrong:,} wrong' if wrong else ''}"
 
 
@@ -105,41 +164,3 @@ def _print_statement(catalog: DeltaStreamCatalog | IcebergCatalog, table: str, b
 
     text = statement(catalog, table, by)
     return say_json({"sql": text}) if as_json else say(text)
-
-
-def _validate_fingerprints(
-    catalog: DeltaStreamCatalog | IcebergCatalog,
-    table: str,
-    partition: Sequence[str],
-    branch: str,
-    before: int | None,
-    after: int | None,
-    by: str,
-    as_json: bool,
-    totals: Totals[Any],
-) -> None:
-    from deltacompact.catalog.fingerprints import FingerprintReport, branch_fingerprints, partition_fingerprints
-
-    if of_iceberg(catalog):
-        report = branch_fingerprints(catalog, table, branch, before, after, by)
-        answer(as_json, report.document(), str(report))
-        reports: Sequence[FingerprintReport] = [report]
-    else:
-        only = one_partition(catalog, table, partition)
-        reports, errors = for_each(
-            catalog, table, only, "adding up", lambda chosen: [partition_fingerprints(catalog, table, chosen, by)]
-        )
-        answer_for_partitions(as_json, reports, errors, FingerprintReport.document, _say_right, totals)
-    if any(not report.ok for report in reports):
-        raise Failed(CorruptionError(f"table {table!r} has other rows than its fingerprint says"))
-
-
-def _validate_iceberg(
-    catalog: IcebergCatalog, table: str, branch: str, before: int | None, after: int | None, as_json: bool
-) -> None:
-    from deltacompact.spark.iceberg import validate_snapshots
-
-    report = validate_snapshots(catalog, table, branch, before, after)
-    answer(as_json, {**dataclasses.asdict(report), "ok": report.ok}, str(report))
-    if not report.ok:
-        raise Failed(CorruptionError(f"snapshots {report.before} and {report.after} of {table!r} have different rows"))

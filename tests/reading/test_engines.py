@@ -169,5 +169,5 @@ def test_reads_are_recorded_where_the_environment_says_so_and_tell_advice_what_i
     assert orders.advise(scan_reports=[*lines, b'{"at": 1, "read": {"table": 7}}']).columns == ("total", "id", "status")
     monkeypatch.setenv(VARIABLE, str(tmp_path / "no folder" / "reads.jsonl"))
     assert orders.read().num_rows == 3 and "was not recorded" in caplog.text
-    with pytest.raises(InputError, match="none of 1 scan report is of a read of table"):
+    with pytest.raises(InputError, match="no read in 1 scan report has a predicate on a column of table"):
         orders.advise(scan_reports=lines[-1:])
