@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
@@ -192,20 +192,21 @@ class Tables:
 
     def _table_document(self, table_id: str) -> dict[str, Any]:
         path = TablePaths.of(table_id).table
+        with self._saying_why_missing(table_id):
+            data = self.store.get(path)
+        return _own_document(table_id, data, path)
+
+    @contextlib.contextmanager
+    def _saying_why_missing(self, table_id: str) -> Iterator[None]:
+        """Say of a table.json that is not there whether a drop has begun, or which table may be meant."""
         try:
-            found = document(self.store.get(path), path)
+            yield
         except NotFoundError as error:
             if "bucket" in str(error):
                 raise
             begun = f": a drop of it has begun: repeat that ({_REPEAT})" if self._is_being_dropped(table_id) else ""
             why = begun or self._meant(table_id)
             raise NotFoundError(f"table {table_id!r} does not exist in {self.where}{why}") from None
-        if (named := found.get("table_id", table_id)) != table_id:  # its paths would lead to the files of that one
-            raise InputError(
-                f"{path} describes table {named!r}: a folder was copied or moved to another name, but its log has the "
-                f"paths of {named!r}: give it that name again (a copy: in another catalog)"
-            )
-        return found
 
     def _meant(self, table_id: str) -> str:
         with contextlib.suppress(DeltaCompactError):  # who may not list is told no other name
@@ -262,13 +263,13 @@ class Tables:
     def _declare_anew(self, table_id: str, **facts: str | None) -> None:
         """Replace table.json by one with these facts. None: the fact is left out. Facts that others declare stay."""
         path = TablePaths.of(table_id).table
-        self._table_document(table_id)  # it says in words why there is none
 
         def declared(data: bytes) -> bytes:
-            known = document(data, path) | facts
+            known = _own_document(table_id, data, path) | facts
             return dump({name: fact for name, fact in known.items() if name not in facts or fact is not None})
 
-        replace_object(self.store, path, declared)
+        with self._saying_why_missing(table_id):
+            replace_object(self.store, path, declared)
         self._present(table_id)
 
     def remembered_table(self, table_id: str) -> Table:
@@ -327,3 +328,14 @@ class Tables:
             return document(self.store.get(path), path)
         except NotFoundError:
             return None
+
+
+def _own_document(table_id: str, data: bytes, path: str) -> dict[str, Any]:
+    """The content of table.json. Raises InputError if it is of another table."""
+    found = document(data, path)
+    if (named := found.get("table_id", table_id)) != table_id:  # its paths would lead to the files of that one
+        raise InputError(
+            f"{path} describes table {named!r}: a folder was copied or moved to another name, but its log has the "
+            f"paths of {named!r}: give it that name again (a copy: in another catalog)"
+        )
+    return found

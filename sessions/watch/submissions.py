@@ -116,7 +116,8 @@ class Submissions:
     """The log of one table. `table` is a text that names this table alone. Slots are read once and remembered."""
 
     def __init__(self, store: ObjectStore, table: str, unreadable: Unreadable | None = None) -> None:
-        self._digest = hashlib.sha256(table.encode()).hexdigest()[:16]
+        self.digest = hashlib.sha256(table.encode()).hexdigest()[:16]
+        """The table's name in names of files."""
         self._store = store
         self._records = SwappedRecords(store)
         self._unreadable = Unreadable() if unreadable is None else unreadable
@@ -146,7 +147,7 @@ class Submissions:
         return _merged(self._folded, sorted(self._known.items()), ended)
 
     def next_job_run_id(self) -> str:
-        return submitted_id(self._digest, self._next)
+        return submitted_id(self.digest, self._next)
 
     def put(self, submission: Submission) -> bool:
         """Put the next slot. False: another watcher has; read again, and decide anew."""
@@ -162,8 +163,8 @@ class Submissions:
 
     def ends(self) -> dict[str, Ended]:
         """By id, how the job runs ended whose records have expired."""
-        ends = remembered_ends(self._store, self._digest)
-        return {submitted_id(self._digest, slot): Ended(state) for slot, state in ends.items()}
+        ends = remembered_ends(self._store, self.digest)
+        return {submitted_id(self.digest, slot): Ended(state) for slot, state in ends.items()}
 
     def fold(self, known: Mapping[str, Ended], partitions: Container[str]) -> None:
         """Fold the slots whose job runs have ended, once there are many, for partitions that the table still has."""
@@ -180,12 +181,12 @@ class Submissions:
             if 0 in ended:
                 self._store.put(self._path(0), _FOLDED)
             self._store.delete([self._path(slot) for slot in ended if slot])
-            forget_ends(self._store, self._digest, ended)
+            forget_ends(self._store, self.digest, ended)
             self._known = {slot: self._known[slot] for slot in left}
 
     def _read_new(self) -> bool:
         """Read the new slots. False: some are missing before them, because another watcher has folded."""
-        new = listed(self._store, slots_folder(self._digest), self._next - 1 if self._next else None)
+        new = listed(self._store, slots_folder(self.digest), self._next - 1 if self._next else None)
         while self._next in new:
             self._read_slot(self._next)
             self._next += 1
@@ -232,10 +233,10 @@ class Submissions:
 
     @property
     def _history_folder(self) -> str:
-        return f"{HISTORIES}{self._digest}"
+        return f"{HISTORIES}{self.digest}"
 
     def _path(self, number: int) -> str:
-        return slot_path(self._digest, number)
+        return slot_path(self.digest, number)
 
 
 def _merged(

@@ -13,7 +13,6 @@ then for one table, if the policies ask for it
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import logging
 import threading
@@ -178,9 +177,8 @@ class _WatchedTable:
         self._watcher = watcher
         self._state = watcher._state
         self._statistics: Callable[[], Sequence[Statistics]] | None = None
-        self._named = "\n".join([_normal(catalog_uri), name, *(part for part in (branch, into) if part)])
-        self._digest = hashlib.sha256(self._named.encode()).hexdigest()[:16]
-        self._submissions = Submissions(self._state.store, self._named, self._state.unreadable)
+        named = "\n".join([_normal(catalog_uri), name, *(part for part in (branch, into) if part)])
+        self._submissions = Submissions(self._state.store, named, self._state.unreadable)
         self._ended: dict[str, Ended] = {}
         self._sent_s: dict[str, float] = {}
         self._kept: dict[tuple[str, str], Decision] = {}
@@ -345,7 +343,7 @@ class _WatchedTable:
             self._decided_s = now_s
         if kept != self._kept or (kept and abs(now_s - self._kept_s) > KEPT_AGAIN_S):
             documents = [verdict.document() for verdict in decided]
-            keep_decisions(self._state.store, self._digest, self._decided_s, documents)
+            keep_decisions(self._state.store, self._submissions.digest, self._decided_s, documents)
             self._kept_s = now_s
         self._kept = kept
 
@@ -353,7 +351,7 @@ class _WatchedTable:
         """Somebody watches this table, although it could not be read: what it remembers must not expire."""
         now_s = self._watcher.clock()
         if abs(now_s - self._kept_s) > KEPT_AGAIN_S:
-            keep_again(self._state.store, self._digest)
+            keep_again(self._state.store, self._submissions.digest)
             self._kept_s = now_s
 
 
