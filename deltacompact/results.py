@@ -20,6 +20,7 @@ from deltacompact.base.model import Partition, null_keys
 from deltacompact.base.notebooks import html_table
 from deltacompact.base.wording import counted, noticed, one_line, size
 from deltacompact.planning.decisions import DecidedFile, counted_reasons, decided_words
+from deltacompact.planning.needs import Needs
 from deltacompact.table.ports import PartitionSnapshot
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ def result_of(
     snapshot, measured = decided.input, session.measured
     base_files = len(snapshot.base.files) if snapshot.base and snapshot.owned else 0
     is_here = executor.name == "local"
-    planned_bytes = decided.planned_process_bytes(
+    planned_bytes = Needs(decided).process_bytes(
         executor.tasks_per_process, holds=is_here, has_one_heap=not is_here or one_heap.is_shared()
     )
     seconds = sum(measured.seconds.values())

@@ -22,6 +22,7 @@ from deltacompact.executors.choose import capacities, executors_for, share_slots
 from deltacompact.executors.executor import Executor
 from deltacompact.job import CompactionJob, PartitionWork, Request, plan_work, prepare
 from deltacompact.planning.lanes import Claim, Lane, rooms, sessions_at_once
+from deltacompact.planning.needs import Needs
 from deltacompact.planning.plan import CompactionPlan
 from deltacompact.results import CompactionResult, SessionResult, failed, finished, result_of
 from deltacompact.session.attempts import resume_or_begin
@@ -102,17 +103,15 @@ def _sessions(job: CompactionJob, emit: EventSink) -> list[SessionResult]:
             executor.stop()
 
     plans = side_by_side(job.work, planned, job.at_once)
-    share_slots(
-        executors,
-        [
-            decided
-            for work, decided in zip(job.work, plans, strict=True)
-            if isinstance(decided, CompactionPlan) and lane_of[work.partition] is Lane.POOL
-        ],
-    )
+    needs = {
+        work.partition: Needs(decided)
+        for work, decided in zip(job.work, plans, strict=True)
+        if isinstance(decided, CompactionPlan)
+    }
+    share_slots(executors, [asked for partition, asked in needs.items() if lane_of[partition] is Lane.POOL])
     runs = [
         ClaimedRun(
-            Claim.of(lane_of[work.partition], decided) if isinstance(decided, CompactionPlan) else None,
+            Claim.of(lane_of[work.partition], needs[work.partition]) if work.partition in needs else None,
             functools.partial(run, work, decided),
         )
         for work, decided in zip(job.work, plans, strict=True)

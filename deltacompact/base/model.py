@@ -358,6 +358,11 @@ class DataFile(HandedOver, UsersWords):
         return self.group_bytes is not None and self.group_bytes == self.decoded_bytes
 
     @property
+    def likely_decoded_bytes(self) -> int:
+        """`decoded_bytes`, or a guess by the stored bytes where the log has none."""
+        return self.decoded_bytes or 4 * self.bytes
+
+    @property
     def live_rows(self) -> int:
         """The rows that the deletion vector leaves alive."""
         return self.rows - (self.deletions.dead_rows if self.deletions else 0)

@@ -9,7 +9,8 @@ from deltacompact.base.settings import Settings
 from deltacompact.executors.executor import Executor
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.planning.lanes import Lane, stays_here
-from deltacompact.planning.plan import Capacity, CompactionPlan
+from deltacompact.planning.needs import Needs
+from deltacompact.planning.plan import Capacity
 from deltacompact.planning.work import START_S
 
 
@@ -51,12 +52,12 @@ def executors_for(settings: Settings, sessions: Mapping[Lane, int], waits: bool 
     return executors
 
 
-def share_slots(executors: Mapping[Lane, Executor], plans: Sequence[CompactionPlan]) -> None:
+def share_slots(executors: Mapping[Lane, Executor], needs: Sequence[Needs]) -> None:
     """Let tasks of this process share its CPUs: as many as each of these sessions allows, and as they have together."""
     pool = executors.get(Lane.POOL)
-    if isinstance(pool, LocalExecutor) and plans:
-        wanted = max(pool.capacity.slots, sum(plan.tasks_at_once for plan in plans))
-        pool.share_slots(min(wanted, *(plan.task_places for plan in plans)))
+    if isinstance(pool, LocalExecutor) and needs:
+        wanted = max(pool.capacity.slots, sum(of_plan.tasks_at_once for of_plan in needs))
+        pool.share_slots(min(wanted, *(of_plan.task_places for of_plan in needs)))
 
 
 def capacities(settings: Settings, executors: Mapping[Lane, Executor]) -> dict[Lane, Capacity]:

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 
 from deltacompact.base.limits import Limits
 from deltacompact.base.settings import Settings
-from deltacompact.planning.plan import Capacity, CompactionPlan
+from deltacompact.planning.needs import Needs
+from deltacompact.planning.plan import Capacity
 from deltacompact.planning.sizing import SESSION_BYTES, TASK_BASE_BYTES
 from deltacompact.table.ports import PartitionSnapshot
 
@@ -95,11 +96,11 @@ class Claim:
     held_bytes: int = 0
 
     @classmethod
-    def of(cls, lane: Lane, plan: CompactionPlan) -> Claim:
+    def of(cls, lane: Lane, needs: Needs) -> Claim:
         """The claim of a planned session. Tasks in one process share its interpreter and libraries, tasks on Ray do
         not."""
-        task = plan.cluster_peak_bytes if lane is Lane.CLUSTER else plan.planned_peak_bytes - TASK_BASE_BYTES
-        return cls(lane, plan.tasks_at_once * task, SESSION_BYTES + plan.planned_held_bytes)
+        task = needs.cluster_peak_bytes if lane is Lane.CLUSTER else needs.peak_bytes - TASK_BASE_BYTES
+        return cls(lane, needs.tasks_at_once * task, SESSION_BYTES + needs.held_bytes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@
     sources     ordinal 0 = 14, 1 = 15 | 2 = (80, 0), 3 = (90, 0), 4 = (90, 1)         fold order
     rounds      ordinals 2‥4, 4‥5
 
-planner.py makes the plan. A plan computes tasks, memory and space without reading anything. outputs.py plans what
-happens to the files after the last round, when the live rows are known.
+planner.py makes the plan. A plan divides each round into tasks without reading anything; needs.py says what memory and
+space they take. outputs.py plans what happens to the files after the last round, when the live rows are known.
 """
 
 from __future__ import annotations
@@ -29,11 +29,9 @@ from deltacompact.layout.cluster_by import ClusterColumn
 from deltacompact.layout.value_ranges import ValueRanges, stored_ranges
 from deltacompact.planning import sizing
 from deltacompact.planning.overlapping import LayoutBound, columns_of
-from deltacompact.planning.reader_memory import ReaderMemory
-from deltacompact.storage.identity import is_uri
 from deltacompact.table.ports import PartitionSnapshot
-from deltacompact.tabular import column_types, schemas
-from deltacompact.tabular.row_groups import WriteOptions, cells_of
+from deltacompact.tabular import schemas
+from deltacompact.tabular.row_groups import WriteOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +77,7 @@ class Round:
     file_number: DeltaFileNumber
 
 
-@dataclass(frozen=True)  # without slots, so that it remembers what each forecast asks
+@dataclass(frozen=True)  # without slots, so that it remembers what is asked often
 class CompactionPlan:
     """The decisions that a session makes before it begins."""
 
@@ -256,6 +254,11 @@ class CompactionPlan:
         """How compacted files are written."""
         return WriteOptions(self.options.content_type, self.options.compression, self.options.row_group_rows)
 
+    def laid_out_files(self, rows: int, data_bytes: int) -> int:
+        """The number of files into which rows are laid out: none is full, so that leaves of uneven size fit."""
+        rows_max, limits = max(1, int(self.options.rows_per_compacted_file * sizing.FULL)), self.options.limits
+        return sizing.output_files(rows, data_bytes, rows_max, self.target_file_bytes, limits)
+
     def is_small(self, rows: int, data_bytes: float) -> bool:
         """Whether to merge a compacted file with others: it has less than half of the target, in rows and in bytes.
 
@@ -266,123 +269,6 @@ class CompactionPlan:
         return 2 * rows < self.options.rows_per_compacted_file and 2 * data_bytes < target
 
     @cached_property
-    def planned_peak_bytes(self) -> int:
-        """Memory of the largest task's process."""
-        bucket_rows = math.ceil(self.round_rows / self.hash_bucket_count)
-        entry_bytes = self.encoding.entry_bytes
-        pointer_rows = math.ceil(self.pointed_rows / self.bucket_groups(self.rounds[-1]))
-        hashed, limits = min(self.task_rows, self.round_rows), self.options.limits
-        sizes = hashed, bucket_rows, entry_bytes, self.read_bytes, limits, pointer_rows, self.base_rows
-        peak = sizing.peak_task_bytes(*sizes, self._remote_bytes)
-        return max(peak, sizing.TASK_BASE_BYTES + sizing.RUN_COPIES * self._sorted_bytes) if self.clusters else peak
-
-    @cached_property
-    def cluster_peak_bytes(self) -> int:
-        """The same on a cluster: there each task holds the rows that it routes itself, until it hands them over."""
-        if not self.routed_bytes:
-            return self.planned_peak_bytes
-        routing = sizing.TASK_BASE_BYTES + sizing.RUN_COPIES * self._sorted_bytes + self._held_task_bytes
-        return max(self.planned_peak_bytes, routing)
-
-    @property
-    def _held_task_bytes(self) -> int:
-        """Decoded bytes of the rows that a task holds while it routes them, at most."""
-        capacity, (rows, decoded) = self.capacity, self._rows_and_bytes
-        memory, limits = capacity.memory_per_task_bytes, self.options.limits
-        row_bytes = decoded / max(1, rows)
-        each = sizing.held_rows(rows, row_bytes, capacity.slots, memory, limits)
-        return min(self.routed_bytes, math.ceil(each * row_bytes))
-
-    @property
-    def run_bytes(self) -> int:
-        """Decoded bytes of a run, whose rows a task sorts at once to lay them out: at most all rows."""
-        decoded = sum(source.file.decoded_bytes or 4 * source.file.bytes for source in self.sources)
-        return max(1 << 20, min(sizing.run_bytes(self.capacity.memory_per_task_bytes), decoded))
-
-    @property
-    def _sorted_bytes(self) -> int:
-        """Decoded bytes of the rows that a task sorts at once: those of a run, or of a smaller load if all rows surely
-        stay in memory."""
-        rows, decoded = self._rows_and_bytes
-        outputs, tasks = self._outputs_max, 2 * self.capacity.slots + len(self._upserted)
-        if not rows or self.routed_bytes < decoded or outputs * tasks > sizing.HELD_VALUES_MAX / 2:
-            return self.run_bytes
-        cells = outputs * cells_of(rows / outputs, decoded / rows, self.options.row_group_rows)
-        return sizing.load_bytes(cells, decoded / rows, self.run_bytes)
-
-    @property
-    def _upserted(self) -> list[DataFile]:
-        """The files with rows that may live."""
-        upserts = (source.file for source in self.sources if source.operation is OperationType.UPSERT)
-        return [file for file in upserts if file.rows]
-
-    @property
-    def _rows_and_bytes(self) -> tuple[int, int]:
-        """The number of rows that may live, and about their decoded bytes."""
-        files = self._upserted
-        return sum(file.rows for file in files), sum(file.decoded_bytes or 4 * file.bytes for file in files)
-
-    @property
-    def _outputs_max(self) -> int:
-        """The number of compacted files if all rows live and are written."""
-        return self.laid_out_files(sum(file.rows for file in self._upserted), self.data_bytes)
-
-    def laid_out_files(self, rows: int, data_bytes: int) -> int:
-        """The number of files into which rows are laid out: none is full, so that leaves of uneven size fit."""
-        rows_max, limits = max(1, int(self.options.rows_per_compacted_file * sizing.FULL)), self.options.limits
-        return sizing.output_files(rows, data_bytes, rows_max, self.target_file_bytes, limits)
-
-    @property
-    def _remote_bytes(self) -> int:
-        """Bytes of files and index that are behind a network, at most."""
-        files = [source.file for source in self.sources]
-        if self.capacity.is_near and not any(is_uri(file.path) for file in files):
-            return 0
-        entries = self.base_rows + self.input.delta_rows
-        return sum(file.bytes for file in files) + entries * self.encoding.entry_bytes
-
-    @property
-    def tasks_at_once(self) -> int:
-        """The most tasks of the session that run side by side."""
-        hashing = math.ceil(self.round_rows / self.task_rows)
-        groups = max(map(self.bucket_groups, self.rounds))
-        return max(1, min(self.task_places, max(hashing, self._outputs_max, groups)))
-
-    @property
-    def task_places(self) -> int:
-        """How many tasks may run side by side: one for each slot; more if they share slots, fewer if wide rows fill
-        a bounded memory."""
-        slots, memory = self.capacity.slots, self.capacity.memory_per_task_bytes
-        if self.options.memory_bytes is not None:
-            return sizing.bounded_places(slots, 4 * self._reader.undivided(self._filled, assumed=True), memory)
-        return sizing.task_places(slots, self.capacity.tasks_per_slot, self.planned_peak_bytes, memory)
-
-    @property
-    def planned_held_bytes(self) -> int:
-        """Most bytes of entries, pointers and ranks that the session holds between its stages."""
-        capacity, limits, entry_bytes = self.capacity, self.options.limits, self.encoding.entry_bytes
-        last_rows = self.rows_of(self.rounds[-1])
-        is_held = sizing.fits_held(self.base_rows, last_rows, entry_bytes, capacity.object_store_bytes, limits)
-        folded = 0 if self.changes_only or not is_held else self.base_rows
-        exchanged = 0 if self.exchanges_in_files else self.pointed_rows * sizing.EXCHANGE_BYTES
-        return (folded + 2 * self.round_rows) * entry_bytes + exchanged + self.routed_bytes
-
-    @property
-    def routed_bytes(self) -> int:
-        """Decoded bytes of the rows that are laid out and stay in memory until they are written, at most. 0: they go
-        through files."""
-        if not self.clusters:
-            return 0
-        exchanged = 0 if self.exchanges_in_files else self.pointed_rows * sizing.EXCHANGE_BYTES
-        free = int(self.capacity.object_store_bytes * self.options.limits.exchange_share) - exchanged
-        upserts = [source for source in self.sources if source.operation is OperationType.UPSERT]
-        new, every = (
-            sum(source.file.decoded_bytes or 4 * source.file.bytes for source in sources)
-            for sources in ([source for source in upserts if not source.in_base], upserts)
-        )
-        return min(every, free) if new <= free else 0
-
-    @property
     def pointed_rows(self) -> int:
         """Most entries that get new pointers after the last round."""
         delta_rows = sum(source.file.rows for source in self.sources if not source.in_base)
@@ -393,60 +279,6 @@ class CompactionPlan:
         """The least number of bucket groups in the last round."""
         memory = self.capacity.memory_per_task_bytes
         return sizing.pointer_groups(self.pointed_rows, self.hash_bucket_count, memory)
-
-    def planned_process_bytes(self, tasks: int, holds: bool = False, has_one_heap: bool = True) -> int:
-        """Memory of a process that runs this number of tasks side by side.
-
-        holds           it also keeps what tasks hand to each other, without the copy of the entries that is inside the
-                        tasks and their results
-        has_one_heap    no heap keeps what another could use, which counts if rows are wide
-        """
-        inside = (self.round_rows + tasks * min(self.task_rows, self.round_rows)) * self.encoding.entry_bytes
-        held = max(0, self.planned_held_bytes - inside) if holds else 0
-        peak = self.planned_peak_bytes if holds else self.cluster_peak_bytes
-        rows, decoded = self._rows_and_bytes
-        keeps = not has_one_heap and decoded >= rows * sizing.KEPT_ROW_BYTES
-        taken = tasks * (peak - sizing.TASK_BASE_BYTES) * (sizing.KEPT_BY_HEAPS if keeps else 1)
-        planned = sizing.TASK_BASE_BYTES + int(taken) + held
-        bound = self.options.memory_bytes
-        if bound is None:
-            return planned
-        return min(planned, max(bound, sizing.TASK_BASE_BYTES + tasks * 4 * self.undivided_bytes))
-
-    @cached_property
-    def read_bytes(self) -> int:
-        """The decoded bytes of a row group of the widest rows, and copies of one row if rows may be wide."""
-        return self._reader.most(self._filled)
-
-    @property
-    def undivided_bytes(self) -> int:
-        """The part of `read_bytes` that is held however little is read at once: copies of a wide row, and text."""
-        return self._reader.undivided(self._filled)
-
-    @cached_property
-    def _reader(self) -> ReaderMemory:
-        has_any_width = any(column_types.is_variable(field.type) for field in self.schema)
-        return ReaderMemory(self.options.limits.reading.run_bytes, self.options.row_group_rows, has_any_width)
-
-    @property
-    def _filled(self) -> list[DataFile]:
-        """The files with rows."""
-        return [source.file for source in self.sources if source.file.rows]
-
-    @property
-    def planned_space_bytes(self) -> int:
-        """Bytes that the session adds to the store, at most: the outputs, and an index for each round.
-
-        Nothing is deleted before the switch, so the indices of all rounds exist until a vacuum deletes them.
-        """
-        folded = [
-            self.base_rows + sum(map(self.rows_of, self.rounds[:number])) for number in range(1, len(self.rounds) + 1)
-        ]
-        entries = sum(folded) + (self.base_rows if self.rehash else 0)
-        rows = sum(source.file.rows for source in self.sources)
-        masks = rows // 8 + (self.pointed_rows * sizing.EXCHANGE_BYTES if self.exchanges_in_files else 0)
-        routed = self.data_bytes + 4 * rows if self.clusters else 0
-        return self.data_bytes + entries * self.encoding.entry_bytes + masks + routed
 
 
 def sources_of(snapshot: PartitionSnapshot) -> tuple[SourceFile, ...]:

@@ -56,7 +56,7 @@ class ReaderMemory:
         return max(held, copies) if file.widest_row_bytes is None else held + copies
 
     def _without_copies(self, file: DataFile) -> float:
-        decoded = file.decoded_bytes or 4 * file.bytes
+        decoded = file.likely_decoded_bytes
         if file.content_type in formats.UNTYPED:
             return (decoded + file.bytes) * 3 / 4
         if file.group_bytes is None:

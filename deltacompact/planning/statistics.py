@@ -15,6 +15,7 @@ import numpy as np
 
 from deltacompact.base.model import ContentType, OperationType
 from deltacompact.planning.decisions import FileAction, decide_files
+from deltacompact.planning.needs import Needs
 from deltacompact.planning.plan import CompactionPlan
 from deltacompact.planning.touched import UNKNOWN, Touched
 
@@ -140,6 +141,7 @@ def statistics_of(plan: CompactionPlan) -> PartitionStatistics:
     deltas = [source for source in plan.sources if not source.in_base]
     files = [source.file for source in deltas]
     texts = [file.bytes for file in files if file.content_type in _TEXT]
+    needs = Needs(plan)
     return PartitionStatistics(
         table_id=plan.input.source_table_id,
         partition=dict(plan.input.partition.values),
@@ -154,8 +156,8 @@ def statistics_of(plan: CompactionPlan) -> PartitionStatistics:
         base_bytes=sum(file.bytes for file in base),
         base_files=len(base),
         entry_bytes=plan.encoding.entry_bytes,
-        read_bytes=plan.read_bytes,
-        undivided_bytes=plan.undivided_bytes,
+        read_bytes=needs.read_bytes,
+        undivided_bytes=needs.undivided_bytes,
         index=_index_of(plan),
         laid_out=_laid_out(plan) if plan.clusters else None,
     )

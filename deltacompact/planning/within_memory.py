@@ -6,7 +6,7 @@ memory_bytes    beside the process itself    tasks    each         decoded at a 
 2 GiB, 2 CPUs   1.8 GiB                      2        650 MiB      32 MiB, as without a bound
 
 Such limits change how the work is divided, never its result. Where rows are so wide that a task holds more, fewer run
-side by side: see CompactionPlan.task_places. Iceberg tells nobody how wide rows are, so its tasks get more each.
+side by side: see Needs.task_places. Iceberg tells nobody how wide rows are, so its tasks get more each.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ from deltacompact.executors.choose import Foreseen, foresee
 from deltacompact.job import CompactionJob, PartitionWork, Request, plan_work, prepare
 from deltacompact.planning.driver_work import driver_s
 from deltacompact.planning.lanes import Lane, sessions_at_once
+from deltacompact.planning.needs import Needs
 from deltacompact.planning.plan import CompactionPlan
 from deltacompact.planning.statistics import statistics_of
 from deltacompact.planning.work import expected_s, together_s, work_of_plan
@@ -108,7 +109,7 @@ def _sizes(catalog: Streams, decided: CompactionPlan) -> StreamSizes:
 
 
 def _plan_document(decided: CompactionPlan, foreseen: Foreseen, seconds: SessionSeconds) -> Document:
-    snapshot, files = decided.input, forecast_documents(decided)
+    snapshot, files, needs = decided.input, forecast_documents(decided), Needs(decided)
     return {
         "why": snapshot.why,
         "destination": snapshot.destination_table_id,
@@ -120,8 +121,8 @@ def _plan_document(decided: CompactionPlan, foreseen: Foreseen, seconds: Session
         "hash_buckets": decided.hash_bucket_count,
         "rehash": decided.rehash,
         "entry_bytes": decided.encoding.entry_bytes,
-        "planned_peak_memory_bytes": decided.planned_peak_bytes,
-        "planned_peak_space_bytes": decided.planned_space_bytes,
+        "planned_peak_memory_bytes": needs.peak_bytes,
+        "planned_peak_space_bytes": needs.space_bytes,
         "executor": foreseen.executor,
         "expected_s": round(seconds.alone, 1),
         "expected_core_s": round(seconds.core, 3),

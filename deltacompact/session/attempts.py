@@ -10,6 +10,7 @@ from __future__ import annotations
 from deltacompact.base.errors import CorruptionError, NotFoundError
 from deltacompact.base.events import EventSink, logger
 from deltacompact.executors.executor import Executor
+from deltacompact.planning.needs import Needs
 from deltacompact.planning.plan import CompactionPlan
 from deltacompact.session.driver import CompactionSession, PublishedSession
 from deltacompact.session.records import SessionRecord, SessionRecords, UnresumableError, session_id
@@ -63,6 +64,6 @@ def _recorded_or_own(ports: Ports, terms: SessionTerms, own: CompactionPlan, rec
     adopted = plan_session(ports, snapshot, terms, own.capacity, record.sizes)
     if SessionRecord.of(adopted) != record:
         raise UnresumableError("its plan would read other columns today")
-    if own.planned_peak_bytes < adopted.planned_peak_bytes > own.capacity.memory_per_task_bytes:
+    if Needs(own).peak_bytes < Needs(adopted).peak_bytes > own.capacity.memory_per_task_bytes:
         raise UnresumableError("its tasks need more memory than a task has here")
     return adopted

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -32,6 +32,7 @@ from deltacompact.layout.split_tree import SplitTree
 from deltacompact.planning import sizing
 from deltacompact.planning.arrangement import Arrangement, outputs_of, parts_of, parts_of_leaves
 from deltacompact.planning.decisions import live_bytes
+from deltacompact.planning.needs import Needs
 from deltacompact.planning.outputs import OutputPlan
 from deltacompact.planning.plan import CompactionPlan
 from deltacompact.planning.pointer_map import SourceGroup
@@ -123,7 +124,7 @@ class CellRouting:
         decoded = _decoded_bytes(ranges)
         cells = cells_of(rows / files, decoded / max(1, rows), options.row_group_rows)
         planted = _planted(bench, live, TreeTask(by, files, cells))
-        parts = parts_of(planted.tree, rows, plan.run_bytes * rows / max(1.0, decoded))
+        parts = parts_of(planted.tree, rows, Needs(plan).run_bytes * rows / max(1.0, decoded))
         return cls(bench, masks_of, planted, parts, rows, decoded)
 
     @classmethod
@@ -141,15 +142,18 @@ class CellRouting:
     def routed(self, ranges: Sequence[Sequence[LiveRange]]) -> RoutedGroups:
         """Send the rows of each group to their cells. They stay in memory if the plan says so and they fit."""
         bench, plan, leaves = self.bench, self.bench.plan, parts_of_leaves(self.planted.tree, self.parts)
+        needs = Needs(plan)
         slots, memory, limits = bench.executor.capacity.slots, plan.capacity.memory_per_task_bytes, plan.options.limits
         held_each = sizing.held_rows(self.rows, self._row_bytes, slots, memory, limits)
         values = (math.ceil(self.rows / held_each) + len(ranges)) * len(leaves)
-        is_held = self.decoded_bytes <= plan.routed_bytes and values <= sizing.HELD_VALUES_MAX
+        is_held = self.decoded_bytes <= needs.routed_bytes and values <= sizing.HELD_VALUES_MAX
         rows_each = held_each if is_held else sizing.routed_rows(self.rows, self._row_bytes, slots, limits)
         each = [list(in_tasks(of_group, rows_each)) for of_group in ranges]
         starts = tuple(accumulate(self.parts, initial=0))
-        terms = RouteTerms(self.planted.tree, starts, plan.run_bytes, plan.options.certify, leaves)
-        shared = bench.share(replace(terms, load_bytes=self._load_bytes) if is_held else terms)
+        load_bytes = needs.run_bytes
+        if is_held:
+            load_bytes = sizing.load_bytes(self.planted.tree.cells, self._row_bytes, needs.run_bytes)
+        shared = bench.share(RouteTerms(self.planted.tree, starts, load_bytes, plan.options.certify, leaves))
         submit = self._submit_held if is_held else self._submit
         tasks = [submit(shared, _live(bench, self.masks_of, share, plan.stored_schema)) for of in each for share in of]
         bench.stages.wait("lay_out", tasks, self.rows)
@@ -159,11 +163,6 @@ class CellRouting:
         routed = RoutedGroups([found[low:high] for low, high in pairwise(ends)], leaves, held)
         bench.on_their_way.extend([*(run.path for run in routed.runs), *(part.cells.path for part in found)])
         return routed
-
-    @property
-    def _load_bytes(self) -> int:
-        """The bytes of a load whose rows stay in memory."""
-        return sizing.load_bytes(self.planted.tree.cells, self._row_bytes, self.bench.plan.run_bytes)
 
     @property
     def _row_bytes(self) -> float:

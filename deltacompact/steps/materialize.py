@@ -63,8 +63,8 @@ class LiveRange(HandedOver):
 
     @property
     def row_bytes(self) -> float:
-        """About the decoded bytes of a row. Where the log has none, a guess by the stored bytes of the file."""
-        return (self.file.decoded_bytes or 4 * self.file.bytes) / self.file.rows
+        """About the decoded bytes of a row."""
+        return self.file.likely_decoded_bytes / self.file.rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,6 +112,7 @@ def test_the_space_that_a_plan_asks_for_is_enough(tmp_path):
     from deltacompact.base.settings import Options
     from deltacompact.executors.local import LocalExecutor
     from deltacompact.job import Request, plan_work, prepare
+    from deltacompact.planning.needs import Needs
 
     catalog = deltacompact.open_catalog(tmp_path)
     catalog.create_table("t", primary_keys=["id"])
@@ -133,4 +134,4 @@ def test_the_space_that_a_plan_asks_for_is_enough(tmp_path):
 
     settings = Settings(executor="local", rows_per_round=100_000)
     compact("t", delta_catalog_client=catalog, settings=settings, event_sinks=[watch])
-    assert 0 < peak[0] <= decided.planned_space_bytes + 100_000
+    assert 0 < peak[0] <= Needs(decided).space_bytes + 100_000

@@ -7,16 +7,16 @@ sources    0 = 14 | 1, 2 = upsert | 3 = delete       numbers 14, 100, 101, 102  
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from hand_made import CAPACITY, MIB, SCHEMA, delete, file, index_of, planned, upsert
 
 from deltacompact.base.errors import InputError, SchemaError
-from deltacompact.base.model import ContentType, OperationType
+from deltacompact.base.model import OperationType
 from deltacompact.base.settings import Options
 from deltacompact.planning import sizing
+from deltacompact.planning.needs import Needs
 from deltacompact.planning.plan import CompactionPlan, Round
 from deltacompact.planning.planner import FILE_NUMBER_MAX, AdoptedSizes
 from deltacompact.planning.planner import plan as make_plan
@@ -173,51 +173,10 @@ def test_files_grow_with_the_table_but_the_limit_of_a_small_one_does_not() -> No
     assert not chosen.is_small(1, 5 * MIB) and chosen.is_small(1, 5 * MIB - 1)
 
 
-def test_wide_rows_take_more_memory_and_a_row_takes_no_more_than_all_rows_of_its_file() -> None:
-    narrow = pa.schema([("k", pa.int64())])
-    fixed = planned([], [upsert(file(1000, MIB, schema=narrow))])
-    unknown = planned([], [upsert(file(1000, MIB))])
-    known = planned([], [upsert(file(1000, MIB, decoded_bytes=2 * MIB))])
-    assert fixed.read_bytes == known.read_bytes - 6 * MIB == 4 * MIB
-    assert unknown.read_bytes == sizing.ROW_BYTES_MAX * sizing.ROW_COPIES / 4
-    assert fixed.planned_peak_bytes <= known.planned_peak_bytes < unknown.planned_peak_bytes
-    blobs = {"decoded_bytes": 1200 * MIB, "group_bytes": 30 * MIB}
-    assert planned([], [upsert(file(120, 1200 * MIB, **blobs))]).read_bytes == 150 * MIB, "three may be as wide as one"
-    measured = planned([], [upsert(file(120, 1200 * MIB, widest_row_bytes=10 * MIB, **blobs))])
-    assert measured.read_bytes == (64 + 30 / 2 + 50) * MIB, "row groups together, two more at rest, copies of a row"
-
-
-def test_a_plan_knows_how_much_of_a_file_is_held() -> None:
-    narrow, gib = pa.schema([("k", pa.int64())]), 1 << 30
-
-    def held(**known: Any) -> int:
-        return planned([], [upsert(file(1_310_720, 30 * MIB, schema=narrow, **known))]).read_bytes
-
-    assert held() == 64 * MIB, "a log of an earlier release: small row groups are decoded together"
-    assert held(decoded_bytes=2 * gib) == gib // 5, "a row group has as many rows as ours"
-    assert held(decoded_bytes=2 * gib, group_bytes=70 * MIB) == (64 + 70 / 4) * MIB, "decoded bit by bit"
-    assert held(decoded_bytes=20 * MIB, group_bytes=9 * MIB) == 20 * MIB
-    assert held(decoded_bytes=20 * MIB, content_type=ContentType.CSV) == 0.75 * 50 * MIB, "read whole"
-    wide = planned([], [upsert(file(1000, MIB, decoded_bytes=2 * gib, group_bytes=gib))])
-    assert wide.read_bytes == 3 * gib // 2, "texts may be in few rows, which are one batch"
-    batch = held(decoded_bytes=2 * gib, group_bytes=gib, content_type=ContentType.FEATHER)
-    assert batch == gib, "an Arrow file's batch is decoded whole"
-
-
-def test_only_files_behind_a_network_are_fetched_ahead() -> None:
-    near, far = (
-        planned([], [upsert(file(10, 9 * MIB))], capacity=replace(CAPACITY, is_near=is_near))
-        for is_near in (True, False)
-    )
-    elsewhere = planned([], [upsert(file(10, 9 * MIB, path="s3://b/a.parquet", managed=False))], capacity=near.capacity)
-    assert far.planned_peak_bytes - near.planned_peak_bytes == 2 * (9 * MIB + 10 * 32)
-    assert elsewhere.planned_peak_bytes == far.planned_peak_bytes
-
-
 def test_the_space_of_a_session_is_its_outputs_and_an_index_for_each_round() -> None:
     one = three_deltas()
     several = three_deltas(rows_per_round=25)
     rows = 1_000_055
     bitmaps = rows // 8
-    assert one.planned_space_bytes == 300 * MIB + 3 * MIB + rows * 32 + bitmaps
-    assert several.planned_space_bytes == one.planned_space_bytes + 1_000_025 * 32
+    assert Needs(one).space_bytes == 300 * MIB + 3 * MIB + rows * 32 + bitmaps
+    assert Needs(several).space_bytes == Needs(one).space_bytes + 1_000_025 * 32

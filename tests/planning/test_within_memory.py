@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from calls import calls
 from hand_made import file, planned, upsert
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,9 +13,9 @@ from deltacompact.base.settings import Options
 from deltacompact.executors.choose import share_slots
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.iceberg.marks.finding import KEY_BYTES, Sizes
-from deltacompact.planning.lanes import Claim, Lane
-from deltacompact.planning.plan import Capacity
-from deltacompact.planning.sizing import EXCHANGE_BYTES, KEPT_BY_HEAPS, TASK_BASE_BYTES
+from deltacompact.planning.lanes import Lane
+from deltacompact.planning.needs import Needs
+from deltacompact.planning.sizing import TASK_BASE_BYTES
 from deltacompact.planning.within_memory import MEMORY_BYTES_MIN, within_memory
 
 GIB = 1 << 30
@@ -59,7 +58,7 @@ def test_tasks_with_wide_rows_run_one_after_the_other(foreign: dict[str, int], p
     options = within_memory(Options(memory_bytes=600_000_000, local_threads=2))
     pool = LocalExecutor(options)
     plan = planned(deltas=[upsert(file(1_000_000, **foreign))], options=options, capacity=pool.capacity)
-    share_slots({Lane.POOL: pool}, [plan])
+    share_slots({Lane.POOL: pool}, [Needs(plan)])
     assert pool.tasks_per_process == places
     pool.stop()
 
@@ -80,47 +79,3 @@ def test_what_somebody_asks_for_as_well_is_kept_where_it_is_less() -> None:
 def test_too_little_and_a_cluster_are_refused(settings: Settings, said: str) -> None:
     with pytest.raises(InputError, match=said):
         within_memory(settings)
-
-
-def test_a_process_holds_what_tasks_hand_over_but_for_the_entries_that_are_inside_of_them() -> None:
-    """Four million rows of 32 bytes: each task has its own once, and what a round folds is there once more."""
-    plan = planned(deltas=[upsert(file(4_000_000))])
-    own, entries = plan.planned_peak_bytes - TASK_BASE_BYTES, 4_000_000 * 32
-    assert plan.planned_process_bytes(1) == TASK_BASE_BYTES + own
-    assert plan.planned_process_bytes(3) == TASK_BASE_BYTES + 3 * own
-    assert plan.planned_process_bytes(3, has_one_heap=False) == TASK_BASE_BYTES + 3 * own, "rows are narrow"
-    assert plan.planned_held_bytes == 2 * entries + 4_000_000 * EXCHANGE_BYTES
-    inside = [entries + tasks * plan.task_rows * 32 for tasks in (1, 3)]
-    held = [plan.planned_process_bytes(tasks, holds=True) - plan.planned_process_bytes(tasks) for tasks in (1, 3)]
-    assert plan.task_rows < 4_000_000 and held == [max(0, plan.planned_held_bytes - held) for held in inside]
-    assert held[0] > held[1] > 0
-
-
-def test_heaps_of_a_users_process_keep_what_wide_rows_leave() -> None:
-    plan = planned(deltas=[upsert(file(500_000, decoded_bytes=500 << 20, group_bytes=32 << 20, widest_row_bytes=2000))])
-    own = plan.planned_peak_bytes - TASK_BASE_BYTES
-    assert plan.planned_process_bytes(3) == TASK_BASE_BYTES + 3 * own
-    assert plan.planned_process_bytes(3, has_one_heap=False) == TASK_BASE_BYTES + int(3 * own * KEPT_BY_HEAPS)
-
-
-def test_on_a_cluster_each_task_holds_the_rows_that_it_lays_out() -> None:
-    """Here this process holds them all. The plan of a cluster left them out: tasks took 1.5 GB of 1.1 planned."""
-    rows = [
-        upsert(file(500_000, decoded_bytes=500 << 20, group_bytes=32 << 20, widest_row_bytes=2000)) for _ in range(2)
-    ]
-    given = {"deltas": rows, "capacity": Capacity(2, 8 * GIB, 4 * GIB)}
-    laid_out, usual = (planned(**given, options=Options(cluster_by=columns)) for columns in ("v", None))
-    assert laid_out.routed_bytes == 1000 << 20
-    quarter = (1000 << 20) / 4  # two tasks for each slot
-    assert TASK_BASE_BYTES + quarter < laid_out.cluster_peak_bytes <= laid_out.planned_peak_bytes + quarter
-    assert laid_out.planned_peak_bytes < laid_out.cluster_peak_bytes
-    assert Claim.of(Lane.CLUSTER, laid_out).heap_bytes == laid_out.tasks_at_once * laid_out.cluster_peak_bytes
-    assert laid_out.planned_process_bytes(1) == laid_out.cluster_peak_bytes
-    assert usual.cluster_peak_bytes == usual.planned_peak_bytes
-
-
-def test_the_memory_of_many_deltas_is_reckoned_once() -> None:
-    """A session asks for it four times: to choose tasks, to claim memory, to adopt an earlier plan and to report."""
-    plan = planned(deltas=[upsert(file(1000)) for _ in range(300)])
-    first = calls(lambda: plan.planned_peak_bytes)
-    assert calls(lambda: plan.planned_peak_bytes) < first / 100

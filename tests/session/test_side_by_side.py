@@ -33,6 +33,7 @@ from deltacompact.executors.local import LocalExecutor
 from deltacompact.maintenance.check import check
 from deltacompact.planning import lanes as lanes_module
 from deltacompact.planning.lanes import Claim, Lane, Room, admitted, lanes, rooms, sessions_at_once
+from deltacompact.planning.needs import Needs
 from deltacompact.planning.plan import Capacity
 from deltacompact.planning.sizing import SESSION_BYTES, TASK_BASE_BYTES
 from deltacompact.session.side_by_side import ClaimedRun, run_side_by_side
@@ -117,24 +118,24 @@ def test_the_planned_memory_of_those_that_run_never_exceeds_the_room(
 
 
 def test_a_claim_is_the_planned_peak_of_the_tasks_that_run_at_a_time() -> None:
-    own = planned(deltas=[upsert(file(40_000_000, 4 * GIB))])
-    assert own.tasks_at_once == own.capacity.slots == 4
+    own = Needs(planned(deltas=[upsert(file(40_000_000, 4 * GIB))]))
+    assert own.tasks_at_once == own.plan.capacity.slots == 4
     on_ray, here = Claim.of(Lane.CLUSTER, own), Claim.of(Lane.POOL, own)
-    assert on_ray.heap_bytes == 4 * own.planned_peak_bytes
-    assert here.heap_bytes == own.planned_process_bytes(4) - TASK_BASE_BYTES
-    assert on_ray.held_bytes >= 40_000_000 * own.encoding.entry_bytes
-    small = planned(deltas=[upsert(file(10, 1000))])
+    assert on_ray.heap_bytes == 4 * own.peak_bytes
+    assert here.heap_bytes == own.process_bytes(4) - TASK_BASE_BYTES
+    assert on_ray.held_bytes >= 40_000_000 * own.plan.encoding.entry_bytes
+    small = Needs(planned(deltas=[upsert(file(10, 1000))]))
     assert Claim.of(Lane.CLUSTER, small).heap_bytes < on_ray.heap_bytes
 
 
 def test_a_process_has_no_more_threads_than_its_sessions_have_tasks() -> None:
     """On a store behind a network: what is planned for a process counts all of its threads."""
     waits = replace(LocalExecutor(Settings(), waits=True).capacity, slots=2)
-    one, many = (planned(deltas=[upsert(file(rows, rows * 30))], capacity=waits) for rows in (10, 40_000_000))
+    one, many = (Needs(planned(deltas=[upsert(file(rows, rows * 30))], capacity=waits)) for rows in (10, 40_000_000))
     assert one.task_places > 3 and many.task_places > 3
-    for plans, threads in (([one], 2), ([one] * 3, 3), ([one] * 50, one.task_places), ([many], many.task_places)):
+    for needs, threads in (([one], 2), ([one] * 3, 3), ([one] * 50, one.task_places), ([many], many.task_places)):
         pool = LocalExecutor(Settings(local_threads=2), waits=True)
-        share_slots({Lane.POOL: pool}, plans)
+        share_slots({Lane.POOL: pool}, needs)
         assert pool.tasks_per_process == threads
         pool.stop()
 

@@ -80,7 +80,7 @@ def samples_of(
 
 def cells_per_file(files: Sequence[RangedFile], samples: Samples, options: Options) -> int:
     """The cells in each file that clustering would write. A cell becomes a row group."""
-    decoded = sum(ranged.file.decoded_bytes or 4 * ranged.file.bytes for ranged in files)
+    decoded = sum(ranged.file.likely_decoded_bytes for ranged in files)
     rows = sum(ranged.file.rows for ranged in files)
     per_file = sum(sampled.rows for _, sampled in samples) / max(1, sum(sampled.files for _, sampled in samples))
     return cells_of(per_file, decoded / max(1, rows), options.row_group_rows)
