@@ -7,12 +7,12 @@ side share one executor, so their tasks together use no more threads than one se
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, as_completed
 from typing import Any
 
+from deltacompact.base import machine
 from deltacompact.base.settings import Settings
 from deltacompact.executors.executor import Handle, SubmittedTask, TaskStats
 from deltacompact.executors.measure import run_measured
@@ -70,13 +70,13 @@ class LocalExecutor:
     name = "local"
 
     def __init__(self, settings: Settings, inline: int = 0, processes: int = 1, waits: bool = False) -> None:
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        threads = settings.local_threads or os.cpu_count() or 1
+        memory, cpus = machine.memory_bytes(), machine.cpus()
+        threads = settings.local_threads or cpus
         threads = 1 if inline else min(threads, settings.concurrent_tasks or threads)
         self._pool = _pool_of(threads)
         self._capacity = Capacity(
             threads,
-            settings.memory_per_task_bytes or memory // max(2, os.cpu_count() or 1),
+            settings.memory_per_task_bytes or memory // max(2, cpus),
             settings.object_store_bytes or int(memory * 0.3),
             settings.limits.local_nodes,
             TASKS_PER_SLOT if waits and not (inline or settings.local_threads or settings.concurrent_tasks) else 1,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +18,7 @@ from typing import Any
 
 import psutil
 
+from deltacompact.base import machine
 from deltacompact.base.errors import DeltaCompactError, InputError, StoreError
 from deltacompact.base.missing import importing
 from deltacompact.base.settings import Settings
@@ -26,7 +26,8 @@ from deltacompact.base.wording import text_of
 from deltacompact.executors.claims import RayNode, TaskClaim
 from deltacompact.executors.executor import Handle, SubmittedTask, TaskStats
 from deltacompact.executors.measure import run_measured
-from deltacompact.executors.ray_connection import address_of, connect
+from deltacompact.executors.ray_address import address_of
+from deltacompact.executors.ray_connection import connect
 from deltacompact.executors.runs import ended
 from deltacompact.planning.plan import Capacity
 from deltacompact.storage.throttle import Pace
@@ -195,7 +196,7 @@ def foreseen_capacity(settings: Settings) -> tuple[Capacity, str | None]:
     """
     if not ray.is_initialized() and address_of(settings) is None:
         found = _resources_here()
-        here = RayNode("here", os.cpu_count() or 1, int(found["memory"]))
+        here = RayNode("here", machine.cpus(), int(found["memory"]))
         return _capacity(settings, _claim(settings, [here]), found), "no Ray cluster runs yet"
     connect(settings)
     nodes, wanted = _nodes(), settings.ray_cpus or 1
@@ -215,7 +216,7 @@ def _capacity(settings: Settings, claim: TaskClaim, resources: dict[str, float])
 
 def _resources_here() -> dict[str, float]:
     """About the resources that Ray would find on this machine: free memory for tasks and for the object store."""
-    free = psutil.virtual_memory().available
+    free = min(psutil.virtual_memory().available, machine.memory_bytes())
     return {"memory": free * (1 - _OBJECT_STORE_SHARE), "object_store_memory": free * _OBJECT_STORE_SHARE}
 
 

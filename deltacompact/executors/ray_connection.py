@@ -25,6 +25,7 @@ from deltacompact.base.missing import importing
 from deltacompact.base.one_heap import ARROW_CHOSEN_BY
 from deltacompact.base.settings import Settings
 from deltacompact.base.wording import text_of
+from deltacompact.executors.ray_address import address_of
 
 with importing("grpc", "ray"):
     import grpc
@@ -41,12 +42,6 @@ WORKER_ENVIRONMENT = {
 }
 """Tasks touch hundreds of MiB of fresh memory. Huge pages saved a third of the CPU time of all stages; one heap
 (base/one_heap.py) saved another twentieth, and of rows of 1 KB a quarter of the memory."""
-
-
-def address_of(settings: Settings) -> str | None:
-    """The address of the cluster to join; None: start one on this machine."""
-    address = settings.ray_address or os.environ.get("RAY_ADDRESS")
-    return address if address and address != "local" else None
 
 
 def connect(settings: Settings) -> bool:

@@ -11,10 +11,10 @@ side by side: see Needs.task_places. Iceberg tells nobody how wide rows are, so 
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import TypeVar
 
+from deltacompact.base import machine
 from deltacompact.base.errors import InputError
 from deltacompact.base.limits import Limits
 from deltacompact.base.settings import Settings
@@ -47,7 +47,7 @@ def within_memory(settings: Means, task_bytes_min: int = TASK_BYTES_MIN) -> Mean
         raise InputError(f"memory_bytes is {settings.memory_bytes:,}, it must be {MEMORY_BYTES_MIN:,} or more")
     free = settings.memory_bytes - TASK_BASE_BYTES
     held = int(free * HELD_SHARE)
-    wanted = settings.local_threads or settings.concurrent_tasks or os.cpu_count() or 1
+    wanted = settings.local_threads or settings.concurrent_tasks or machine.cpus()
     threads = max(1, min(wanted, (free - held) // task_bytes_min))
     task_bytes = (free - held) // threads
     return replace(

@@ -40,7 +40,7 @@ _PROGRAM = ("sessions.cli",)
 _ICEBERG = ("deltacompact.catalog.iceberg",)
 """What sessions on Iceberg tables import besides, in more than a second of CPU."""
 _MEMORY_SHARE = 0.8
-"""Of this machine's memory, what sessions may take."""
+"""Of this machine's or container's memory, what sessions may take."""
 
 
 @click.command()
@@ -57,14 +57,15 @@ _MEMORY_SHARE = 0.8
     type=click.IntRange(1, 10_000),
     default=DEFAULTS.max_sessions,
     metavar="N",
-    help="Most groups of sessions at once. Default: one for each CPU of this machine.",
+    help="Most groups of sessions at once. Default: one for each CPU of this machine or container.",
 )
 @click.option(
     "--memory",
     "memory_bytes",
     type=ByteSize(MEMORY_BYTES_MIN),
     metavar="SIZE",
-    help="What all sessions on this machine may take together, 2GB or 2GiB. Default: 80 % of its memory.",
+    help="What all sessions on this machine may take together, 2GB or 2GiB. "
+    "Default: 80 % of the memory of this machine or container.",
 )
 @click.option(
     "--max-workers",
@@ -208,8 +209,8 @@ def dispatcher_of(
     **clusters: Any,
 ) -> Dispatcher:
     """Everything that a dispatcher is made of. `clusters` are the options of cli/clusters.py."""
-    import psutil
-
+    from deltacompact.base import machine
+    from deltacompact.executors.ray_address import address_of
     from sessions.base.clock import StoreClock
     from sessions.cli.clusters import Clusters
     from sessions.dispatch.admission import Admission
@@ -236,10 +237,10 @@ def dispatcher_of(
     state = StateStore(state_uri, observer)
     logs_folder = _logs(state, logs)
     ours = Clusters(max_workers=settings.max_workers, state_uri=state.uri, folder=logs_folder, **clusters)
-    cpus, memory = os.cpu_count() or 1, memory_bytes or int(psutil.virtual_memory().total * _MEMORY_SHARE)
+    cpus, memory = machine.cpus(), memory_bytes or int(machine.memory_bytes() * _MEMORY_SHARE)
     sessions_max = settings.max_sessions or cpus
     workers_max = settings.max_workers if ours.launchers else None
-    slots = None if os.environ.get("RAY_ADDRESS") else cpus  # a running cluster has CPUs of its own
+    slots = cpus if address_of() is None else None  # a running cluster has CPUs of its own
     clock = StoreClock()
     admission = Admission(DispatcherLimits(sessions_max, workers_max, memory, slots, quiet=windows), clock)
     records = SwappedRecords(state.store)
