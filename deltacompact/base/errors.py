@@ -30,6 +30,10 @@ class NotFoundError(InputError):
     """A table, partition, file or object that was named does not exist."""
 
 
+class BucketMissingError(NotFoundError):
+    """The bucket itself does not exist, so nobody can say whether an object in it would."""
+
+
 class CredentialsError(InputError):
     """Credentials have expired or cannot be fetched now. Repeat the call once they have been renewed."""
 

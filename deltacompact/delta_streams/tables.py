@@ -23,7 +23,14 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from deltacompact.base import expect
-from deltacompact.base.errors import ConflictError, DeltaCompactError, InputError, NotFoundError, StoreError
+from deltacompact.base.errors import (
+    BucketMissingError,
+    ConflictError,
+    DeltaCompactError,
+    InputError,
+    NotFoundError,
+    StoreError,
+)
 from deltacompact.base.model import FORMAT_VERSION, INT64_MAX, Readers, SchemaMode, SortKey, Table, TableKeys
 from deltacompact.base.partitions import READ_AT_ONCE, both
 from deltacompact.base.settings import at_least
@@ -201,9 +208,9 @@ class Tables:
         """Say of a table.json that is not there whether a drop has begun, or which table may be meant."""
         try:
             yield
-        except NotFoundError as error:
-            if "bucket" in str(error):
-                raise
+        except BucketMissingError:
+            raise
+        except NotFoundError:
             begun = f": a drop of it has begun: repeat that ({_REPEAT})" if self._is_being_dropped(table_id) else ""
             why = begun or self._meant(table_id)
             raise NotFoundError(f"table {table_id!r} does not exist in {self.where}{why}") from None

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from deltacompact.base.errors import InputError, NotFoundError
+from deltacompact.base.errors import BucketMissingError, InputError, NotFoundError
 from deltacompact.base.model import Table
 from deltacompact.base.partitions import side_by_side
 from deltacompact.delta_streams.paths import StreamPaths, TablePaths, table_name
@@ -113,9 +113,10 @@ def _declared(store: ObjectStore, paths: TablePaths, table_id: str, where: str) 
     for path in (paths.table, paths.dropped):
         try:
             return store.get(path)
-        except NotFoundError as error:
-            if "bucket" in str(error):
-                raise
+        except BucketMissingError:
+            raise
+        except NotFoundError:
+            continue
     raise NotFoundError(f"table {table_id!r} does not exist in {where}")
 
 

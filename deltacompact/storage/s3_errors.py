@@ -1,6 +1,7 @@
 """Errors of boto3 and obstore become ours, in one line that names the object.
 
 NoSuchKey                    NotFoundError       s3://lake/orders/table.json does not exist
+NoSuchBucket                 BucketMissingError  bucket 'lake' does not exist
 AccessDenied                 InputError          s3://lake/orders/table.json: S3 refused access (AccessDenied)
 ExpiredToken                 CredentialsError    s3://lake/orders/table.json: … the credentials have expired (…)
 no answer, after retries     StoreError          s3://lake/orders/table.json: Connect timeout on endpoint URL
@@ -12,7 +13,14 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from deltacompact.base.errors import CredentialsError, DeltaCompactError, InputError, NotFoundError, StoreError
+from deltacompact.base.errors import (
+    BucketMissingError,
+    CredentialsError,
+    DeltaCompactError,
+    InputError,
+    NotFoundError,
+    StoreError,
+)
 from deltacompact.base.missing import importing
 from deltacompact.base.wording import text_of
 from deltacompact.storage.s3_access import EXPIRED_CODES
@@ -35,7 +43,7 @@ def as_ours(uri: str, bucket: str, store_uri: str, refused: Callable[[], None]) 
     except (aws.ClientError, RequestFailed) as error:
         code = code_of(error)
         if code == "NoSuchBucket":
-            raise NotFoundError(f"bucket {bucket!r} does not exist") from error
+            raise BucketMissingError(f"bucket {bucket!r} does not exist") from error
         if code == "PreconditionFailed":
             raise InputError(f"{uri} changed while it was read") from error
         if code in ("NoSuchKey", "404", "NotFound"):

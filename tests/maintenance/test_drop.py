@@ -337,6 +337,22 @@ def test_a_drop_that_is_killed_anywhere_is_repeated_and_the_name_is_taken_until_
     pytest.fail("it never ended")
 
 
+def test_a_drop_is_repeated_where_the_catalog_has_bucket_in_its_name(tmp_path: Path) -> None:
+    """The name was taken for the word of an error: nothing could finish the drop, and nothing could take the name."""
+    for inner in (LocalStore(tmp_path / "my-bucket"), MemoryStore("s3://my-bucket/lake/")):
+        catalog = DeltaStreamCatalog(inner)
+        catalog.create_table("bucketed")
+        with pytest.raises(NotFoundError, match=r"table 'bucket' does not exist in .* you mean 'bucketed'"):
+            catalog.table("bucket")
+        with pytest.raises(Crash):
+            DeltaStreamCatalog(dying_at(inner, 2)[0]).drop_table("bucketed")
+        assert paths(inner) == {"bucketed/dropped.json"}
+        with pytest.raises(NotFoundError, match="a drop of it has begun: repeat that"):
+            catalog.table("bucketed")
+        catalog.drop_table("bucketed")
+        assert paths(inner) == set()
+
+
 OWN = ("table.json", "keys.json", "source.json", "bookmarks", "partitions", "/stream/", "/data/")
 
 
