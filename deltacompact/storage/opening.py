@@ -4,6 +4,7 @@ s3://lake/tables              S3Store(lake, tables)
 orders/data/5c….parquet       the same store, below its root
 ~/lake                        the folder in the user's home, as a shell has it
 s3://other/b/a.parquet        the store of the whole bucket `other`, opened once in a process; b/a.parquet in it
+s3://other/b//a.parquet       another object, b//a.parquet: only the prefix of a store loses slashes at its ends
 file:///exports/a.parquet     the store of the folder /exports; a.parquet in it
 """
 
@@ -85,8 +86,7 @@ def _bucket(root: ObjectStore, uri: str) -> tuple[ObjectStore, str]:
         raise InputError(f"{uri!r} names no bucket")
     from deltacompact.storage.s3 import whole_bucket
 
-    prefix, _, name = key.rpartition("/")
-    return whole_bucket(bucket, getattr(root, "access", None)), f"{prefix.strip('/')}/{name}".lstrip("/")
+    return whole_bucket(bucket, getattr(root, "access", None)), key
 
 
 def _folder(uri: str) -> tuple[ObjectStore, str]:

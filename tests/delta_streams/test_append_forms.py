@@ -10,6 +10,7 @@ import os
 from decimal import Decimal
 
 import boto3
+import botocore.exceptions
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -22,6 +23,7 @@ import pytest
 import deltacompact
 from deltacompact import InputError, SchemaError, Settings, cli, compact, open_catalog
 from deltacompact.base.model import Partition
+from deltacompact.delta_streams.appending.sources import sources
 from deltacompact.maintenance.check import check
 from deltacompact.tabular import formats
 
@@ -634,8 +636,6 @@ def test_a_file_that_is_named_twice_is_taken_once_and_said(run, catalog, landing
 
 
 def test_a_directory_that_may_not_be_read_is_no_empty_one(landing, catalog, monkeypatch):
-    from deltacompact.delta_streams.appending.sources import sources
-
     def walk(directory, onerror):
         onerror(PermissionError(13, "Permission denied", f"{directory}/b"))
         yield directory, [], ["a.csv"]
@@ -678,6 +678,40 @@ def test_prefixes_and_globs_on_s3(s3_catalog_uri, capfd):
     assert sorted(catalog.read("t")["id"].to_pylist()) == [0, 1, 2, 3]
     assert cli.run(["append", s3_catalog_uri, "t", f"s3://{bucket}/nothing/"]) == 2
     assert "holds no data file" in capfd.readouterr().err
+
+
+def test_keys_that_differ_in_slashes_are_two_files(s3_catalog_uri):
+    """The rows of one were appended twice, and those of the other never."""
+    client, bucket = boto3.client("s3"), s3_catalog_uri.split("/")[2]
+    catalog = open_catalog(s3_catalog_uri)
+    catalog.create_table("t", primary_keys=["id"])
+    for number, key in enumerate(("in/a.csv", "in//a.csv", "/in/a.csv")):
+        try:
+            client.put_object(Bucket=bucket, Key=key, Body=b"id\n%d\n" % number)
+        except botocore.exceptions.ClientError:
+            pytest.skip("this server has no such keys")
+    for option in ((), ("--reference",)):
+        for place, expected in (("in/", [0, 1]), ("/in/", [2]), ("in//a.csv", [1])):
+            assert cli.run(["append", s3_catalog_uri, "t", f"s3://{bucket}/{place}", *option]) == 0
+            assert sorted(catalog.read("t")["id"].to_pylist()) == expected
+            for delta in catalog.state("t", Partition()).deltas:
+                catalog.table("t").retract(delta.position)
+
+
+def test_the_catalog_is_known_on_s3_however_it_is_written(s3_catalog_uri):
+    """`S3://` was no name of it: files that were superseded were appended, and their rows came back."""
+    client, bucket = boto3.client("s3"), s3_catalog_uri.split("/")[2]
+    client.put_object(Bucket=bucket, Key="in/a.csv", Body=b"id\n1\n")
+    catalog = open_catalog(s3_catalog_uri)
+    catalog.create_table("t", primary_keys=["id"])
+    catalog.append_files("t", [f"s3://{bucket}/in/a.csv"])
+    for name in (f"s3://{bucket}/", f"S3://{bucket}/", f"S3://{bucket}/**/*.csv", f"s3://{bucket}/**"):
+        found = sources(catalog.store, [name])
+        assert [file.lower() for file in found.files] == [f"s3://{bucket}/in/a.csv"]
+        assert (catalog.store.uri.rstrip("/"), "it is the catalog") in [(a.rstrip("/"), b) for a, b in found.left_out]
+    with pytest.raises(InputError, match="holds no data file"):
+        sources(catalog.store, [f"{s3_catalog_uri}/"])
+    assert sources(catalog.store, [f"S3{s3_catalog_uri[2:]}/t/data/"]).files
 
 
 def test_what_reads_for_spark_reads_compressed_text_and_refuses_changed_files(tmp_path, catalog):

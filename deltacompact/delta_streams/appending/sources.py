@@ -21,9 +21,9 @@ from urllib.parse import unquote
 
 from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.base.wording import counted
-from deltacompact.storage.identity import is_uri
+from deltacompact.storage.identity import identity_of_uri, is_uri
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.storage.opening import open_object, uri_parts
+from deltacompact.storage.opening import as_uri, open_object, uri_parts
 from deltacompact.tabular.formats import content_type_of, is_avro
 
 _MAGIC = "*?["
@@ -71,11 +71,11 @@ def sources(store: ObjectStore, names: Sequence[str], of_events: bool = False) -
 
 
 def canonical_name(path: str) -> str:
-    """One name for all names of a file: ./a.csv, a symbolic link to it, file:///…/a.csv."""
+    """One name for all names of a file: ./a.csv, a symbolic link to it, file:///…/a.csv; s3://b/a.csv, S3://b/a.csv."""
     parts = uri_parts(path) if is_uri(path) else None
     if parts is None:
         return os.path.realpath(path)
-    return os.path.realpath(unquote(parts.path, errors="surrogateescape")) if parts.scheme == "file" else path
+    return os.path.realpath(unquote(parts.path, errors="surrogateescape")) if parts.scheme == "file" else as_uri(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +164,15 @@ def _fits(parts: Sequence[str], patterns: Sequence[str]) -> bool:
 
 def _foreign(store: ObjectStore, name: str, found: Sequence[_FoundPath]) -> list[_FoundPath]:
     """The paths outside of the catalog, unless the user names a folder in it."""
-    own = canonical_name(store.uri).rstrip("/") + "/"
-    if canonical_name(name).startswith(own):
+    own = _place(store.uri) + "/"
+    if _place(name).startswith(own):
         return list(found)
-    return [entry for entry in found if not canonical_name(entry.path).startswith(own)]
+    return [entry for entry in found if not _place(entry.path).startswith(own)]
+
+
+def _place(name: str) -> str:
+    """Where a file or folder is. Two keys of S3 that differ in slashes have one: in doubt, a file is the catalog's."""
+    return identity_of_uri(as_uri(name)).rstrip("/")
 
 
 def _data_files(found: Sequence[_FoundPath], of_events: bool) -> tuple[list[str], list[tuple[str, str]]]:
