@@ -8,7 +8,7 @@ Hadoop's engines take the URIs of a manifest literally. Some other engines decod
 lists of local files have plain paths.
 
 Each list is one object with every live file, so a reader sees one version or the next, never a mix. The lists hold
-compacted files only: deltas since the compaction are not in them.
+compacted files only: deltas since the compaction are not in them. Vacuum deletes the lists of versions that it forgets.
 
 There is no folder with just these files. S3 has no links, so the folder would be a second copy of the table. And an
 engine that globs the folder while files are exchanged would see files of two versions.
@@ -24,7 +24,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.model import Partition, Readers
 from deltacompact.base.partitions import all_done
 from deltacompact.delta_streams.log.state import StreamState
-from deltacompact.delta_streams.paths import TablePaths, partition_folder
+from deltacompact.delta_streams.paths import TablePaths
 from deltacompact.delta_streams.streams import Streams
 
 
@@ -71,17 +71,26 @@ def publish(
 
 
 def _publish_stream(catalog: Streams, table_id: str, partition: Partition) -> PublishedLists:
-    state = catalog.state(table_id, partition)
+    """Put the lists of the active version. If another one is active by now, a faster publisher's lists may have been
+    replaced, so put them again."""
+    active = catalog.state(table_id, partition)
+    while True:
+        published = _put_lists(catalog, table_id, partition, active)
+        active = catalog.state(table_id, partition)
+        if active.version == published.version:
+            return published
+
+
+def _put_lists(catalog: Streams, table_id: str, partition: Partition, state: StreamState) -> PublishedLists:
     uris = _uris(catalog, table_id, partition, state)
-    root = TablePaths.of(table_id).lists
-    folder = partition_folder(partition)
-    below = f"{folder}/" if folder else ""
-    names = [f"files/{below}{state.version}.txt", f"files/{below}latest.txt", f"symlink/{below}manifest"]
+    paths = TablePaths.of(table_id)
+    files = paths.version_lists(partition)
+    names = [f"{files}{state.version}.txt", f"{files}latest.txt", paths.symlinks(partition)]
     for name, listed in zip(names, (_plain(uris), _plain(uris), uris), strict=True):
-        catalog.store.put(f"{root}{name}", "".join(f"{file}\n" for file in listed).encode())
-    _, files, manifest = (f"{catalog.uri}{root}{name}" for name in names)
+        catalog.store.put(name, "".join(f"{file}\n" for file in listed).encode())
+    _, latest, manifest = (f"{catalog.uri}{name}" for name in names)
     rows = state.compacted.rows if state.compacted else 0
-    return PublishedLists(partition, state.version, manifest, files, rows, len(state.deltas))
+    return PublishedLists(partition, state.version, manifest, latest, rows, len(state.deltas))
 
 
 def _uris(catalog: Streams, table_id: str, partition: Partition, state: StreamState) -> list[str]:

@@ -123,12 +123,20 @@ class TablePaths:
         """The folder of the lists of compacted files, for other engines."""
         return f"{self.root}/published/"
 
+    def version_lists(self, partition: Partition) -> str:
+        """The folder of a partition's lists of files, one for each version."""
+        return f"{self.lists}files/{_below(partition)}"
+
+    def symlinks(self, partition: Partition) -> str:
+        """A partition's manifest in the symlink table."""
+        return f"{self.lists}symlink/{_below(partition)}manifest"
+
     def is_list(self, path: str, partition_keys: tuple[str, ...]) -> bool:
         """Whether an object is a list of a partition's compacted files."""
         kind, _, rest = path.removeprefix(self.lists).partition("/")
         folder, _, name = f"/{rest}".rpartition("/")
         is_named = (kind, name) in (("symlink", "manifest"), ("files", "latest.txt"))
-        if not is_named and not (kind == "files" and name.endswith(".txt") and is_version(name.removesuffix(".txt"))):
+        if not is_named and not (kind == "files" and listed_version(name)):
             return False
         return self.partition_of(self.partitions + (folder.removeprefix("/") or "all"), partition_keys) is not None
 
@@ -254,6 +262,12 @@ def is_version(name: str) -> bool:
     return bool(_VERSION.fullmatch(name))
 
 
+def listed_version(path: str) -> str | None:
+    """The version whose files an object lists for other engines. None: the object is no list of one version."""
+    name, _, kind = path.rpartition("/")[2].rpartition(".")
+    return name if kind == "txt" and is_version(name) and name != GENESIS else None
+
+
 def stream_root_of(path: str) -> str | None:
     """The folder of the stream that owns an object and may vacuum it. None: no stream does.
 
@@ -267,6 +281,11 @@ def _numbered(folder: str, path: str) -> tuple[str, int] | None:
     version = path.removeprefix(folder).partition("/")[0]
     number = number_in(f"{folder}{version}/", path) if is_version(version) else None
     return None if number is None else (version, number)
+
+
+def _below(partition: Partition) -> str:
+    folder = partition_folder(partition)
+    return f"{folder}/" if folder else ""
 
 
 def partition_folder(partition: Partition) -> str:

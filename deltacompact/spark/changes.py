@@ -4,10 +4,11 @@
     spark.readStream.format("deltacompact").option(…).option("changes", "all").load()
 
     driver      batch: from version 3 to (2-50a3…, 7 entries)       the ends are settled before any task runs
-    executors   a task for each partition of streams, one for a branch
+    executors   a task for each partition of streams with new entries, one for a branch
 
 `changes` says where the feed begins, as --from does, "all" before the first row. A micro-batch is the net change
-between two positions, which Spark keeps in its checkpoint: one that Spark runs again is the same.
+between two positions, which Spark keeps in its checkpoint: one that Spark runs again is the same. A position of streams
+has the id of the table's creation: in a table that was dropped and created again it would mean other rows.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from deltacompact.change_feed.bookmark import Bookmark
 from deltacompact.change_feed.changes import branch_changes, stream_batch
 from deltacompact.change_feed.iceberg import begin_of as begin_of_branch
 from deltacompact.change_feed.request import ChangesRequest
-from deltacompact.change_feed.stream_bookmarks import parsed_positions, positions_as_json, positions_at
+from deltacompact.change_feed.stream_bookmarks import Positions, parsed_positions, positions_as_json, positions_at
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.spark import arrow_types
 from deltacompact.spark.options import CHANGE_OPTIONS, catalog_of, check_options, flag, parse_partition
@@ -52,8 +53,8 @@ class Fed(Protocol):
     """A table of either kind. It is pickled for tasks."""
 
     def schema(self) -> pa.Schema: ...
-    def position(self, as_of: str | None) -> Position:
-        """Where the table is now (None), or was."""
+    def position(self, as_of: str | None, known: Position = None) -> Position:
+        """Where the table is now (None), or was. An earlier position, if `known`, may save requests."""
 
     def slices(self, begin: Position, end: Position) -> list[FeedSlice]: ...
     def read(self, piece: FeedSlice) -> pa.RecordBatchReader: ...
@@ -68,23 +69,33 @@ class FedStreams:
 
     def schema(self) -> pa.Schema:
         catalog, table_id = catalog_of(self.options)
-        return stream_batch(catalog, table_id, self._ends(None, self.position(None)), self.asked).schema
+        now = positions_as_json(_streams(self.position(None)))
+        return stream_batch(catalog, table_id, self._ends(None, now), self.asked).schema
 
-    def position(self, as_of: str | None) -> Position:
+    def position(self, as_of: str | None, known: Position = None) -> Position:
         catalog, table_id = catalog_of(self.options)
         wanted = set(chosen(catalog, table_id, parse_partition(self.options.get("partition"))))
-        found = positions_at(catalog, table_id, as_of)
-        return positions_as_json({partition: end for partition, end in found.items() if partition in wanted})
+        creation = catalog.current_table(table_id).creation
+        found = positions_at(catalog, table_id, as_of, _streams(known))
+        streams = positions_as_json({partition: end for partition, end in found.items() if partition in wanted})
+        return {"creation": creation, "streams": streams}
 
     def slices(self, begin: Position, end: Position) -> list[FeedSlice]:
-        """One for each partition of the end. Each has one beginning or none: others would be taken to have gone."""
-        begins, ends = parsed_positions(begin) or {}, parsed_positions(end) or {}
+        """One for each partition of the end that has moved. Each has one beginning or none: others would be taken to
+        have gone. Raises InputError if the positions are of two tables."""
+        if isinstance(begin, dict) and isinstance(end, dict) and begin["creation"] != end["creation"]:
+            raise InputError(
+                f"table {self.options['table']!r} was dropped, and created again, after the position in the "
+                "checkpoint: begin another stream, with a new checkpoint"
+            )
+        begins, ends = _streams(begin) or {}, _streams(end) or {}
         return [
             FeedSlice(
                 positions_as_json({partition: begins[partition]} if partition in begins else {}),
                 positions_as_json({partition: place}),
             )
             for partition, place in ends.items()
+            if begins.get(partition) != place
         ]
 
     def read(self, piece: FeedSlice) -> pa.RecordBatchReader:
@@ -92,6 +103,11 @@ class FedStreams:
 
     def _ends(self, begin: Position, end: Position) -> Bookmark[Any]:
         return Bookmark("", parsed_positions(begin), parsed_positions(end))
+
+
+def _streams(position: Position) -> Positions | None:
+    """The positions of a table's streams. Checkpoints of earlier releases have these alone."""
+    return parsed_positions(position["streams"] if isinstance(position, dict) else position)
 
 
 @dataclass(frozen=True)
@@ -104,7 +120,7 @@ class FedBranch:
     def schema(self) -> pa.Schema:
         return self._feed(self.position(None), None).schema
 
-    def position(self, as_of: str | None) -> Position:
+    def position(self, as_of: str | None, known: Position = None) -> Position:
         metadata = self._table.metadata
         found = metadata.branch(self._branch) if as_of is None else begin_of_branch(metadata, as_of, self._branch)
         return found.snapshot_id if found else None
@@ -186,12 +202,14 @@ class ChangeStream(DataSourceStreamReader):
         self._table = fed(options)
         self._options = dict(options)
         self._schema = to_arrow_schema(schema)
+        self._last: Position = None
 
     def initialOffset(self) -> dict[str, Any]:
         return {"position": begin_of(self._table, self._options)}
 
     def latestOffset(self) -> dict[str, Any]:
-        return {"position": self._table.position(None)}
+        self._last = self._table.position(None, self._last)
+        return {"position": self._last}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         return self._table.slices(start["position"], end["position"])

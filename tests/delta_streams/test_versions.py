@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import polars
@@ -15,15 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from stores import InterceptedStore
 from tables import one_row_simulated, problems
 
 from deltacompact import ConflictError, DeltaStreamCatalog, InputError, NotFoundError, Settings, compact
 from deltacompact.base.model import Partition
 from deltacompact.cli import run as command_line
 from deltacompact.delta_streams.file_lists import publish
+from deltacompact.delta_streams.paths import GENESIS
 from deltacompact.delta_streams.versions import retract, rollback, versions
 from deltacompact.maintenance.vacuum.vacuum import vacuum
 from deltacompact.storage.local import LocalStore
+from deltacompact.storage.memory import MemoryStore
 
 LOCAL = Settings(executor="local", local_threads=1)
 
@@ -278,6 +282,30 @@ def test_what_is_published_is_read_by_other_engines(tmp_path: Path) -> None:
     publish(made, "t")
     after = [uri.removeprefix("file://") for uri in manifest.read_text().splitlines()]
     assert sorted(polars.read_parquet(after)["k"].to_list()) == [1, 11, 99]
+
+
+def test_a_publisher_that_was_slow_does_not_put_an_older_version_back() -> None:
+    """It stands still before its second list, while another one compacts and publishes."""
+    store, others = MemoryStore(), []
+
+    def overtake(kind: str, path: str, act: Callable[[], Any]) -> Any:
+        if kind == "put" and path.endswith("latest.txt") and not others:
+            others.append(path)
+            made = DeltaStreamCatalog(store)
+            made.append("t", rows(2))
+            compact("t", delta_catalog_client=made, settings=LOCAL)
+            publish(made, "t")
+        return act()
+
+    slow = DeltaStreamCatalog(InterceptedStore(store, overtake))
+    slow.create_table("t", [], ["k"])
+    slow.append("t", rows(1))
+    compact("t", delta_catalog_client=slow, settings=LOCAL)
+    (told,) = publish(slow, "t")
+    active = slow.state("t", Partition()).version
+    assert others and told.version == active != GENESIS
+    listed = store.get("t/published/files/latest.txt")
+    assert listed == store.get(f"t/published/files/{active}.txt") == store.get("t/published/symlink/manifest")
 
 
 @pytest.mark.parametrize("day", ["mon day", "50%", "ü", "a/b", "a+b=c"])

@@ -25,6 +25,7 @@ from tables import problems
 
 from deltacompact import DeltaStreamCatalog, InputError, Settings, StoreError, compact
 from deltacompact.cli import run as command_line
+from deltacompact.delta_streams.file_lists import publish
 from deltacompact.delta_streams.paths import StreamPaths
 from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S
 from deltacompact.maintenance.vacuum.context import VacuumContext
@@ -474,3 +475,28 @@ def test_a_session_among_a_thousand_is_found_without_a_look_at_the_others() -> N
     few, many = listed(10), listed(1000)
     assert found(*many) == found(*few) == [f"{few[1].session(f'{7:024x}')}plan.json"]
     assert calls(lambda: found(*many)) < 3 * calls(lambda: found(*few))
+
+
+def test_lists_of_versions_that_are_forgotten_go_with_them() -> None:
+    """Of each partition its own. Lists of retained versions stay, and so does whatever others put beside them."""
+    store = MemoryStore()
+    catalog = DeltaStreamCatalog(store)
+    catalog.create_table("t", ["day"], ["k"])
+    foreign = {"t/published/files/day=mon/0.txt", "t/published/files/day=mon/notes.txt", "t/published/files/0-1.txt"}
+    for path in foreign:
+        store.put(path, b"mine")
+    published = []
+    for number in range(2):
+        for day in ("mon", "tue"):
+            catalog.append("t", rows(number), {"day": day})
+        compact("t", delta_catalog_client=catalog, settings=LOCAL)
+        published.append(
+            [f"t/published/files/{found.partition}/{found.version}.txt" for found in publish(catalog, "t")]
+        )
+    before = {stat.path for stat in store.list("t/published/")}
+    assert not any("published" in stat.path for found in vacuum(catalog, "t") for stat in found.deleted)
+    cleaned_days_later = days_later(store)
+    held = VacuumContext(cleaned_days_later, "t", VACUUM_AGE_MIN_S, False, cleaned_days_later.clock())
+    vacuum(cleaned_days_later, "t", held=held)
+    assert {stat.path for stat in store.list("t/published/")} == before - set(published[0])
+    assert set(published[1]) | foreign < before

@@ -16,6 +16,7 @@ from spark_fixtures import compact, sorted_rows
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ContentType, DataFile, Partition
 from deltacompact.spark import arrow_types, reading
+from deltacompact.spark.changes import fed
 from deltacompact.spark.iceberg import added_up
 from deltacompact.spark.producer import orders, produce
 from deltacompact.spark.session import spark_session
@@ -203,3 +204,27 @@ def test_changes_in_batches_and_as_a_stream(spark, catalog, lake, monkeypatch, t
     for name in places:
         follow(name)
     assert found == {"streams": whole + news, "branch": [whole[1], news[1]]}
+
+
+def test_a_stream_asks_for_what_moved_alone_and_refuses_another_table_of_the_name(catalog):
+    def begun(day):
+        table = catalog.create_table("t", partition_keys=["day"], primary_keys=["id"])
+        for number in range(3):
+            table.append(pa.table({"id": [number]}), {"day": day})
+        return table
+
+    table = begun("mon")
+    streams = fed({"catalog": catalog.uri, "table": "t", "changes": "all"})
+    table.append(pa.table({"id": [1]}), {"day": "tue"})
+    before = streams.position(None)
+    assert len(streams.slices(None, before)) == 2 and not streams.slices(before, before)
+    table.append(pa.table({"id": [2]}), {"day": "tue"})
+    after = streams.position(None, before)
+    of_an_earlier_release = before["streams"]
+    for begin in (before, of_an_earlier_release):
+        (piece,) = streams.slices(begin, after)
+        assert streams.read(piece).read_all()["id"].to_pylist() == [2]
+    table.drop()
+    begun("tue")
+    with pytest.raises(InputError, match="table 't' was dropped, and created again"):
+        streams.slices(after, streams.position(None, after))

@@ -1,5 +1,5 @@
-"""What all partitions of a vacuum share: the present time, the files that a publication or bookmark needs, and old
-objects of bookmarks.
+"""What all partitions of a vacuum share: the present time, the files that a publication or bookmark needs, old objects
+of bookmarks, and lists of files for other engines.
 
 A vacuum keeps those files, whatever the log says. Partitions are vacuumed side by side and share one answer. The vacuum
 asks for the store's time and reads the published table only when something could be deleted.
@@ -14,9 +14,10 @@ from threading import Lock
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.events import EventSink, fan_out
+from deltacompact.base.model import Partition
 from deltacompact.change_feed.bookmark import is_name
 from deltacompact.change_feed.stream_bookmarks import bookmarks, names_kept
-from deltacompact.delta_streams.paths import TablePaths
+from deltacompact.delta_streams.paths import TablePaths, listed_version
 from deltacompact.delta_streams.streams import Streams
 from deltacompact.sinks.environment import sinks_asked_for
 from deltacompact.storage.numbered import NumberedObject
@@ -41,6 +42,7 @@ class VacuumContext:
         self._now_s = now_s
         self._known: frozenset[str] | None = None
         self._has_given_bookmarks = False
+        self._lists: dict[str, list[ObjectStat]] | None = None
         sinks = [] if dry_run else sinks_asked_for(catalog.store.uri)
         self.emit: EventSink | None = fan_out(sinks) if sinks else None
         """Whoever the environment wants to be told of a vacuum, one for all threads; None: nobody."""
@@ -69,6 +71,18 @@ class VacuumContext:
             found = [] if self._has_given_bookmarks else replaced_bookmarks(self._catalog, self._table_id, old_s)
             self._has_given_bookmarks = True
             return found
+
+    def version_lists(self, partition: Partition) -> list[ObjectStat]:
+        """The lists of files that were published for versions of a partition. Those of all partitions are found at
+        once."""
+        paths = TablePaths.of(self._table_id)
+        with self._lock:
+            if self._lists is None:
+                self._lists = {}
+                for stat in self._catalog.store.list(f"{paths.lists}files/"):
+                    if listed_version(stat.path):
+                        self._lists.setdefault(stat.path.rpartition("/")[0] + "/", []).append(stat)
+            return self._lists.get(paths.version_lists(partition), [])
 
     def _read(self, target: str, now_s: float) -> frozenset[str]:
         from deltacompact.publication.targets import target_of

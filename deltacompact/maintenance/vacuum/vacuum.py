@@ -18,7 +18,7 @@ Vacuum lists candidates first and reads reachability afterwards, so it sees comm
     reach             the objects that readers of these versions need            reach.py
     fences            sessions that may still publish                            fences.py
     garbage           objects out of reach, lost logs, old checkpoints           logs.py
-                      bookmarks that newer ones replaced                         context.py
+                      bookmarks that newer ones replaced, lists of files         context.py
 
 It leaves a mark (mark.py). If the next vacuum lists the same objects, and none of them has become old enough, it
 has nothing to do. Otherwise it reads the log back to the versions that the mark knows.
@@ -39,7 +39,7 @@ from deltacompact.base.partitions import all_done
 from deltacompact.base.user_calls import user_call
 from deltacompact.base.wording import counted, size
 from deltacompact.delta_streams.log.log import StreamLog
-from deltacompact.delta_streams.paths import TablePaths
+from deltacompact.delta_streams.paths import TablePaths, listed_version
 from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S, Streams, stream_files
 from deltacompact.maintenance.vacuum.chain import Chain, newest_s, read_chain, sealed_s
 from deltacompact.maintenance.vacuum.context import VacuumContext
@@ -201,6 +201,7 @@ class _Vacuum:
                 *(stat for stat in old if stat.modified_s <= trusted_s),
                 *superseded_checkpoints(listing, evidence, chain.tails.keys()),
                 *self._held.replaced_bookmarks(self._old_s),
+                *self._forgotten_lists(listing, chain),
             ),
             *unreached_logs(log.objects, listing, evidence, chain),
         ]
@@ -232,6 +233,12 @@ class _Vacuum:
         """Raise CorruptionError for the first reason not to trust the log, if there is any."""
         for reason in reasons:
             raise CorruptionError(f"partition {self.partition}: {reason} (nothing was deleted)")
+
+    def _forgotten_lists(self, listing: StreamListing, chain: Chain) -> list[ObjectStat]:
+        """Lists of the files of versions that nobody may read any more, for other engines."""
+        retained = {state.version for state in chain.retained(listing)}
+        lists = self._held.version_lists(self.partition)
+        return [stat for stat in lists if listing.is_old(stat) and listed_version(stat.path) not in retained]
 
     def _unfinished(self) -> list[ObjectStat]:
         """Writes that never ended. If the store does not say for which table, a write must have the default age."""
