@@ -137,16 +137,16 @@ class SessionAttempts:
         return published
 
     def _stream(self, session: JobRunSession) -> DeltaStreamPartition:
-        asked = self._instruction
-        if self._catalog is None:
-            self._catalog = self._open_catalog(asked.catalog)
-        source = self._catalog.described(asked.source_table_id)
+        asked, catalog = self._instruction, self._catalog  # another thread may close ours meanwhile
+        if catalog is None:
+            catalog = self._catalog = self._open_catalog(asked.catalog)
+        source = catalog.described(asked.source_table_id)
         keys = source.keys or (TableKeys.of(asked.primary_keys, asked.sort_keys) if asked.primary_keys else None)
         if keys is None:
             raise InputError(f"table {asked.source_table_id!r} has no keys, so nothing of it was compacted")
         destination = asked.destination_compacted_table_id or asked.source_table_id
-        partition = self._catalog.partition(asked.source_table_id, session.partition)
-        return DeltaStreamPartition(self._catalog, source, destination, partition, keys)
+        partition = catalog.partition(asked.source_table_id, session.partition)
+        return DeltaStreamPartition(catalog, source, destination, partition, keys)
 
 
 def _at_rest(session: JobRunSession) -> JobRunSession:

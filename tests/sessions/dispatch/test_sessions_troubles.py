@@ -20,7 +20,7 @@ import deltacompact
 from deltacompact.base.errors import ConflictError, CredentialsError, InputError, StoreError
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.clock import StoreClock
-from sessions.base.model import JobRun, JobRunState, SessionState, Trouble
+from sessions.base.model import JobRun, JobRunSession, JobRunState, SessionState, Trouble
 from sessions.base.settings import DispatcherSettings
 from sessions.base.troubles import Cause, RetryPolicy, cause_of
 from sessions.cli.dispatch import dispatcher_of
@@ -33,6 +33,7 @@ from sessions.dispatch.job_run_work import JobRunWork
 from sessions.dispatch.means import Means
 from sessions.dispatch.planned import record_plans
 from sessions.documents.allow_list import AllowList
+from sessions.documents.instruction import of_values
 from sessions.events.due import events_of_job_run, events_of_session
 from sessions.events.event import EventType
 from sessions.launchers.launcher import GroupState, GroupStatus
@@ -338,6 +339,29 @@ def test_an_attempt_that_cannot_be_fenced_off_is_not_followed_by_another(world):
     world.clock.now_s = world.run.trouble.again_s
     world.work_until_it_ends()
     assert world.run.state is JobRunState.SUCCEEDED and world.versions == 2
+
+
+def test_a_fence_that_fails_does_not_disturb_another_one_that_is_under_way(world):
+    """Fences of one job run go side by side, and a failed one closes the catalog that all share."""
+    world.append(1)
+    world.submit()
+    held = claim(world.state, world.state.job_run("run-1"), "host.1.a", 60.0, 0.0)
+    for name in "ab":
+        session = JobRunSession(name, "run-1", {}, attempt=f"run-1/1/{name}", engine_session_id="5c5c", epoch=1)
+        assert world.state.add_session(session)
+    catalog = deltacompact.DeltaStreamCatalog(InterceptedStore(world.lake, lambda *asks: asked(*asks)))
+    attempts = attempts_module.SessionAttempts(held, of_values(held.run.document), lambda uri: catalog)
+    waits = []
+
+    def asked(kind, path, act):
+        if not waits:
+            waits.append("b")
+            world.error = StoreError("S3 answered 503: slow down")
+            waits.append(attempts.next("b").trouble.cause)
+            world.error = None
+        return world.asked(kind, path, act)
+
+    assert attempts.next("a").attempt == "run-1/1/1" and waits == ["b", Cause.UNREACHABLE]
 
 
 def test_a_runner_that_cannot_open_the_catalog_says_so(world):
