@@ -180,8 +180,8 @@ class Trouble:
     """A passing trouble that keeps a job run or session from going on: `cause` is a value of base.troubles.Cause.
 
     The trouble began at `since_s` and was met `tries` times; the next try is at `again_s`, by the store's clock.
-    `rounds`: rounds that were completed when it began. `number`: a trouble that comes back after a long time is the
-    session's next one.
+    `rounds`: rounds that were completed when it began; a try that completes more ends it. `number`: a trouble that
+    comes back after a long time is the session's next one.
     """
 
     cause: str

@@ -63,10 +63,11 @@ class RetryPolicy:
     def next(self, before: Trouble | None, cause: Cause, text: str, now_s: float, rounds: int = 0) -> Trouble | None:
         """The trouble after one more try, with the time of the next; None: give up.
 
-        `rounds`: the rounds that the session has completed. `now_s` is the store's time.
+        `rounds`: the rounds that this try has completed, resumed ones too. `now_s` is the store's time.
         """
         if before is None or rounds > before.rounds:
             return Trouble(cause, text, now_s, 1, now_s + self.wait_s(1), rounds)
+        rounds = before.rounds  # this try may have completed fewer, and the next one resumes them: that is no progress
         if now_s - before.again_s > self.give_up_after_s:
             if before.number >= self.tries:
                 return None

@@ -591,6 +591,16 @@ def test_a_trouble_ends_whatever_comes():
     assert policy.next(replace(late, rounds=1), Cause.UNREACHABLE, "x", 5000.0, 2).number == 1, "a round was completed"
 
 
+@pytest.mark.parametrize("pause_s", [1.0, 700.0])
+def test_a_round_that_is_resumed_again_and_again_is_no_progress(pause_s):
+    """Every other try fails before it has resumed the only round: that try has completed none."""
+    policy = RetryPolicy(600.0, 3, jitter=lambda: 1.0)
+    trouble, now_s, tries = None, 0.0, 0
+    while tries < 100 and (trouble := policy.next(trouble, Cause.UNREACHABLE, "x", now_s, tries % 2)) is not None:
+        now_s, tries = trouble.again_s + pause_s, tries + 1
+    assert trouble is None and tries < 20
+
+
 @pytest.mark.parametrize(
     ("error", "cause"),
     [
