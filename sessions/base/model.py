@@ -287,6 +287,11 @@ class JobRunSession:
     trouble: Trouble | None = None
     life: int = 0
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether its latest attempt has begun. `error` does not tell: it may be of an earlier attempt."""
+        return self.state is SessionState.RUNNING or self.progress.updated_s > 0
+
 
 @dataclass(frozen=True, slots=True)
 class JobRun:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from deltacompact.base.errors import StoreError
 from deltacompact.base.wording import counted, one_line
-from sessions.base.model import JobRunSession, SessionState
+from sessions.base.model import JobRunSession
 from sessions.base.troubles import Cause
 from sessions.dispatch.asking import asking, each
 from sessions.dispatch.delays import Delays
@@ -124,8 +124,8 @@ class GroupWork:
         self.looks.see(group)
         self.looks.learn(group, took_s)
         self._leave(group)
-        failed = [session for session in group.unended if session.state is SessionState.RUNNING or session.error]
-        self._tried(group, failed or group.unended, why, status.cause)
+        begun = [session for session in group.unended if session.has_begun]
+        self._tried(group, begun or group.unended, why, status.cause)
         failures = max((session.failures for session in group.unended), default=0)
         group.not_before_s = time.monotonic() + self.means.policy.wait_s(failures)
         group.wait_for_trouble(self.means.clock())

@@ -131,14 +131,15 @@ class SessionReport:
     def begin(self) -> None:
         """Record that the session runs. Its start is that of its first try, by the store's clock.
 
-        Only the reply has the store's time, so the start is in the next write.
+        Only the reply has the store's time, so the start is in the next write, with a progress that has a time: that
+        tells a try that has begun from one that has not.
         """
         self.write(state=SessionState.RUNNING, delay=None, error=None, error_named=None, cause=None)
         if not self.now_s.is_told:  # if the reply has no time, read the record, which has
             self.now_s.told(self._state.session(self.session.job_run_id, self.session.id).modified_s)
         started_s = self.session.started_s or self.now_s()
         self._lost_s = self.now_s() - started_s
-        self._unwritten = {"started_s": started_s}
+        self._unwritten = {"started_s": started_s, "progress": Progress(updated_s=self.now_s())}
         if plan := self.session.plan:
             self._unwritten["expected"] = plan.expected.later(self._lost_s, self.now_s())
 

@@ -306,6 +306,39 @@ def test_a_session_whose_trouble_never_passes_fails_with_it(world, monkeypatch):
     assert not world.run.error.endswith(": ")
 
 
+def test_a_session_that_did_not_run_is_not_charged_with_the_end_of_a_process(world, monkeypatch):
+    """The first launch: the catalog does not answer to a and c. Then the process is killed while a runs."""
+    world.catalog.create_table("days", partition_keys=["day"], primary_keys=["id"])
+    world.catalog.append("days", pa.table({"id": [1, 2, 3], "day": ["a", "b", "c"]}))
+    world.submit(source_table_id="days")
+    real, launch = GroupRun._compacted, world.launcher.launch
+    lost = []
+
+    def compacted(self, report):
+        if not lost and report.session.id != "day=b":
+            raise StoreError("S3 answered 503")
+        if report.session.id == "day=a":
+            raise Crash
+        return real(self, report)
+
+    def launch_and_lose(spec):
+        try:
+            launch(spec)
+        except Crash:
+            world.launcher.ended[spec.id] = GroupStatus(GroupState.ENDED, 137, "killed")
+        lost.append(spec.id)
+
+    monkeypatch.setattr(GroupRun, "_compacted", compacted)
+    monkeypatch.setattr(RetryPolicy, "wait_s", lambda policy, tries: 0.0)
+    world.launcher.launch = launch_and_lose
+    world.work_until_it_ends()
+    a, b, c = sorted(world.state.sessions("run-1"), key=lambda session: session.id)
+    assert len({session.plan.group for session in (a, b, c)}) == 1
+    assert (a.state, a.failures, len(lost)) == (SessionState.FAILED, SETTINGS.tries, 5)
+    assert a.error == "failed 3 times: its process ended before it did"
+    assert (b.state, c.state, c.failures) == (SessionState.SUCCEEDED, SessionState.SUCCEEDED, 0)
+
+
 def test_a_cluster_that_cannot_be_brought_up_is_waited_for_and_named(world):
     world.append(1)
     world.submit()
