@@ -72,6 +72,17 @@ def test_dead_rows_are_replaced_where_the_vector_changed_and_go_with_their_file(
     assert (same.removed, same.data, same.dead) == ((), (), ())
 
 
+def test_a_delete_file_whose_data_file_was_dropped_alone_is_replaced():
+    """It was taken for the dead rows of the data file that came again, to which it does not apply."""
+    shown = wanted(MONDAY, "a", "m1")
+    dropped = difference(state(dead(shown)), SOURCE, streams(shown))
+    assert names(dropped.removed) == names([dead(shown)])
+    assert (dropped.data, dropped.dead) == ((shown,), (shown,))
+    added_again = difference(state(dead(shown), data(shown.location, 3)), SOURCE, streams(shown))
+    assert names(added_again.removed) == names([dead(shown)])
+    assert (added_again.data, added_again.dead) == ((), (shown,))
+
+
 def test_partitions_that_nobody_asked_about_stay_and_empty_ones_are_emptied():
     monday, tuesday = wanted(MONDAY, "a", "m1"), wanted(TUESDAY, "a", "m1")
     assert monday.dead_rows != tuesday.dead_rows

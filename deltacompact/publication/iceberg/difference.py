@@ -5,7 +5,8 @@
     difference     removed b1                            added d, a1, b2            c stays: day=2 was not asked for
 
 A compacted file never changes, and its path is never used again, so paths identify files. The name of a delete file has
-a digest of its dead rows. So the table tells what is shown, and after a crash the next run just compares again.
+a digest of its dead rows. So the table tells what is shown, and after a crash the next run just compares again. A
+delete file applies to no data file that is added after it, so then the dead rows are added anew.
 """
 
 from __future__ import annotations
@@ -44,20 +45,22 @@ def difference(head: TableState, source: Source, streams: Mapping[str, Mapping[s
     come from a stream of the table.
     """
     removed: list[ManifestEntry] = []
-    data: set[str] = set()
+    data: dict[str, int] = {}
     dead: set[str] = set()
     for entry in head.data:
         path = entry.file.path
         wanted = source.wanted(_stream_of(head, entry.file, source, path), streams)
         if wanted is not None and path not in wanted:
             removed.append(entry)
-        data.add(path)
+        data[path] = entry.sequence
     for entry in head.deletes:
         path, known = _named_by(head, entry.file)
         wanted = source.wanted(_stream_of(head, entry.file, source, path), streams)
-        if wanted is not None and (path not in wanted or wanted[path].dead_rows != known):
+        applies = path in data and data[path] <= entry.sequence  # another engine may have dropped the data file alone
+        if wanted is not None and not (applies and path in wanted and wanted[path].dead_rows == known):
             removed.append(entry)
-        dead.add(known)
+        else:
+            dead.add(known)
     files = [file for wanted in streams.values() for file in wanted.values()]
     return IcebergDifference(
         tuple(removed),
