@@ -27,6 +27,7 @@ from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.base.settings import DEFAULTS
 from deltacompact.base.user_calls import user_call
 from deltacompact.delta_streams.log.entries import Carried, Compacted, Entry, Retracted, TakenOut
+from deltacompact.delta_streams.log.log import StreamLog
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.paths import TablePaths
 from deltacompact.delta_streams.streams import Streams, stream_files
@@ -59,8 +60,7 @@ def retract_file(
     base = log.active(strictly=True)
     if base.compacted and base.compacted.source_table_id != table_id:
         raise InputError(f"{where} is a destination of {base.compacted.source_table_id!r}: take the file out there")
-    taken = base.opened.taken_out
-    if taken is not None and taken.path == path and all(file.path != path for file in stream_files(base)):
+    if _is_taken_out(log, base, path):
         return base  # by an earlier call, whose process died or got no answer
     file = _file_named(base, path, where)
     now_ms = int(catalog.clock() * 1000)
@@ -71,7 +71,7 @@ def retract_file(
     def check(state: StreamState) -> None:
         if state.sealed:
             raise ConflictError(f"{where}: compacted or restated meanwhile")
-        if state.retracted & {delta.position for delta in base.committed} != base.retracted:
+        if state.retracted & {delta.position for delta in base.committed} != base.retracted_here:
             raise ConflictError(f"{where}: a delta was retracted meanwhile; start again")
         catalog.check_age(begun_s)
 
@@ -79,15 +79,33 @@ def retract_file(
         return log.release(base, successor, check, now_ms)
 
 
+def _is_taken_out(log: StreamLog, state: StreamState, path: str) -> bool:
+    """Whether the version was written to take out the file of this path or name, and has no file of it any more."""
+    taken = state.opened.taken_out
+    if taken is None or state.opened.parent is None:
+        return False
+    if taken.path == path:
+        return all(file.path != path for file in stream_files(state))
+    if _files_named(state, path):
+        return False
+    return taken.path in {file.path for file in _files_named(log.state(state.opened.parent), path)}
+
+
 def _file_named(state: StreamState, path: str, where: str) -> DataFile:
-    files = stream_files(state)
-    found = [file for file in files if file.path == path] or [file for file in files if file.name == path]
+    found = _files_named(state, path)
     if not found:
         raise NotFoundError(f"{where}: the active version has no file {path!r}")
     if len(found) > 1:
         paths = ", ".join(file.path for file in found[:4])
         raise InputError(f"{where}: {len(found)} files were appended as {path!r}: name one of {paths}")
     return found[0]
+
+
+def _files_named(state: StreamState, path: str) -> list[DataFile]:
+    """The files of a path, or else those that were appended under this name. One that came twice is one."""
+    files = stream_files(state)
+    found = [file for file in files if file.path == path] or [file for file in files if file.name == path]
+    return list({file.path: file for file in found}.values())
 
 
 def _contents(
@@ -103,7 +121,7 @@ def _contents(
         entries.append(Compacted(replace(compacted, index=index)))
     if base.commits:
         entries.append(Carried(tuple(_commit_without(commit, file) for commit in base.commits)))
-    return [*entries, *(Retracted(position) for position in sorted(base.retracted))]
+    return [*entries, *(Retracted(position) for position in sorted(base.retracted_here))]
 
 
 def _commit_without(commit: Commit, file: DataFile) -> Commit:

@@ -18,7 +18,7 @@ from typing import Any
 from deltacompact.base import expect
 from deltacompact.base.errors import ConflictError, InputError
 from deltacompact.base.model import Partition
-from deltacompact.base.moments import moment_at, spelled
+from deltacompact.base.moments import moment_at, moment_of, spelled
 from deltacompact.base.user_calls import user_call
 from deltacompact.base.wording import counted
 from deltacompact.delta_streams.appending.blocking import examined, measuring
@@ -90,9 +90,11 @@ def rollback(
     log.active(strictly=True)
     chain = log.since(begins(version))  # read once: a commit between two reads would be carried over twice
     base, wanted = chain[-1], state_of_chain(catalog, table_id, chosen, chain, version)
-    if chain[0].commits and not (wanted.opened.number or wanted.commits):  # a mistyped year would empty the table
-        first = spelled(moment_at(chain[0].commits[0].time_ms))
-        raise InputError(f"table {table_id!r}, partition {chosen}: {version} is before its first commit, of {first}")
+    if moment_of(version) is not None and not (wanted.opened.number or wanted.commits):
+        commit = next((commit for state in chain for commit in state.commits), None)
+        if commit is not None:  # a mistyped year would empty the table
+            before = f"{version} is before its first commit, of {spelled(moment_at(commit.time_ms))}"
+            raise InputError(f"table {table_id!r}, partition {chosen}: {before}")
     if wanted.version == base.version and len(wanted.commits) == len(base.commits):
         raise InputError(f"version {wanted.version} is the active one: nothing was committed since")
     if base.compacted and base.compacted.source_table_id != table_id:
@@ -162,7 +164,7 @@ def _contents(wanted: StreamState, base: StreamState) -> list[Entry]:
         entries += [IndexReplaced(index) for index in wanted.indices[1:]]
     if wanted.commits:
         entries.append(Carried(wanted.commits))
-    return [*entries, *(Retracted(position) for position in sorted(wanted.retracted))]
+    return [*entries, *(Retracted(position) for position in sorted(wanted.retracted_here))]
 
 
 def _refuse_old(catalog: Streams, log: StreamLog, wanted: StreamState) -> None:

@@ -16,6 +16,7 @@ from hypothesis import given
 from deltacompact import ConflictError, DeltaStreamCatalog, InputError, NotFoundError, vacuum
 from deltacompact.base.model import Partition
 from deltacompact.base.moments import milliseconds_of, moment_at, moment_of, spelled
+from deltacompact.delta_streams.log.entries import Retracted
 from deltacompact.delta_streams.retained import state_as_of, state_of_chain
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
@@ -91,6 +92,39 @@ def test_a_rollback_to_a_moment_has_its_rows_and_the_stream_goes_on(catalog, clo
     table.append(pa.table({"id": [9]}))
     table.compact()
     assert ids(catalog) == sorted([*MOMENTS[seconds], 9]) and table.check()[0].problems == ()
+
+
+def test_a_mistyped_year_does_not_empty_a_table_that_a_restatement_began(tmp_path, clock):
+    """Its first version has no commit, so this rollback emptied the table."""
+    catalog = DeltaStreamCatalog(LocalStore(tmp_path / "lake"), clock=clock)
+    table = catalog.create_table("t", primary_keys=["id"])
+    clock.now = 100
+    table.restate(pa.table({"id": [1]}))
+    clock.now = 200
+    table.append(pa.table({"id": [2]}))
+    with pytest.raises(InputError, match=r"1926-11-20 is before its first commit, of 1970-01-01 00:01:40\.000"):
+        table.rollback("1926-11-20")
+    assert ids(catalog) == [1, 2]
+    table.rollback("0")
+    assert ids(catalog) == []
+
+
+def test_a_file_is_taken_out_after_a_rollback_to_a_moment_before_a_retracted_delta(tmp_path, clock):
+    """The version said that the delta is retracted, which it has not: each call found that "a delta was retracted"."""
+    catalog = DeltaStreamCatalog(LocalStore(tmp_path / "lake"), clock=clock)
+    table = catalog.create_table("t", primary_keys=["id"])
+    deltas = []
+    for clock.now in (100, 200):
+        deltas.append(table.append(pa.table({"id": [int(clock.now)]})))
+    table.retract(deltas[1].position)
+    clock.now = 300
+    rolled_back = table.rollback(at(150))
+    assert (ids(catalog), rolled_back.retracted) == ([100], frozenset())
+    log = catalog.log("t", Partition())
+    by_older_release = log.active()
+    log.put(by_older_release.version, by_older_release.tail, Retracted(deltas[1].position))  # as it was written
+    taken = table.retract(file=deltas[0].files[0].path)
+    assert (ids(catalog), taken.retracted, table.check()[0].problems) == ([], frozenset(), ())
 
 
 def test_commits_since_the_last_compaction_are_rolled_back_too(catalog, clock):

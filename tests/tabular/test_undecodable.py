@@ -287,6 +287,26 @@ def test_one_damaged_file_of_several_goes_and_the_others_of_its_delta_stay(
     assert problems(catalog) == [] and catalog.read("t").num_rows == 2 * ROWS
 
 
+def test_a_file_that_was_appended_twice_by_reference_is_taken_out_and_the_call_is_repeated_by_its_name(
+    catalog: DeltaStreamCatalog, tmp_path: Path
+) -> None:
+    """The error named two files of one path, and the repeated call said that there is no such file."""
+    path = str(written_by_pyarrow(tmp_path / "a.parquet", 0))
+    catalog.append("t", rows(ROWS, 3))
+    for _ in range(2):
+        catalog.append_files("t", [path], reference=True)
+    state = deltacompact.retract_file(catalog, "t", path)
+    assert catalog.read("t").num_rows == 3
+    for again in (catalog, DeltaStreamCatalog(open_store(catalog.uri))):
+        for name in (path, state.opened.taken_out.path):
+            assert deltacompact.retract_file(again, "t", name).version == state.version
+        with pytest.raises(NotFoundError, match="has no file 'nowhere'"):
+            deltacompact.retract_file(again, "t", "nowhere")
+    catalog.append_files("t", [path])
+    assert deltacompact.retract_file(catalog, "t", path).opened.parent == state.version
+    assert catalog.read("t").num_rows == 3 and problems(catalog) == []
+
+
 def test_taking_out_is_nothing_until_its_seal_and_loses_no_commit_that_comes_meanwhile(
     damaged: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

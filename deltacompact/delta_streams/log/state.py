@@ -80,6 +80,11 @@ class StreamState(UsersWords):
         """Deltas that are not compacted yet, with the retracted ones."""
         return tuple(delta for commit in self.commits for delta in commit.deltas)
 
+    @property
+    def retracted_here(self) -> frozenset[int]:
+        """The retracted positions of deltas that the version has. Some rollbacks to a moment wrote others, too."""
+        return self.retracted & {delta.position for delta in self.committed}
+
     def known(self, token: Token) -> TokenCommit | None:
         """The commit of a token, or a commit of its producer with a greater number. None: the token is new."""
         return self.commits.known(token) or self.opened.tokens.known(token)
