@@ -22,6 +22,7 @@ from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.base.model import DataFile
 from deltacompact.base.numbers import Ordinal
+from deltacompact.base.partitions import side_by_side
 from deltacompact.index.index_files import session_object
 from deltacompact.storage.fetched_file import ReadAhead, announce, begun_ahead
 from deltacompact.storage.objects import ObjectStore
@@ -83,6 +84,10 @@ class LiveBits:
     def __init__(self, store: ObjectStore, limits: ReadLimits = READ_LIMITS) -> None:
         self._store = store
         self._masks = functools.cache(functools.partial(read_masks, store, limits=limits))
+
+    def read(self, files: Iterable[DataFile], at_once: int) -> None:
+        """Read the objects with the masks of these files, so many at a time. Then `of` reads nothing."""
+        side_by_side({file.deletions.masks_path for file in files if file.deletions}, self._masks, at_once)
 
     def of(self, file: DataFile) -> npt.NDArray[np.uint8] | None:
         """The live bitmap of a file; None: all rows live."""

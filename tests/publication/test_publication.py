@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from publications import LOCAL, WIDE, Publications, T, configure, plain
+from publications import LOCAL, WIDE, Publications, T, configure, marked_partitions, meeting, plain
 from pyiceberg.catalog.sql import SqlCatalog
 
 import deltacompact
@@ -30,8 +30,9 @@ from deltacompact.delta_streams.versions import rollback, versions
 from deltacompact.iceberg.commit.patience import Patience
 from deltacompact.iceberg.table.content_files import Content
 from deltacompact.iceberg.table.pyiceberg_door import CommitUnansweredError, IcebergTable
+from deltacompact.index import live_bitmaps
 from deltacompact.maintenance.vacuum.vacuum import vacuum
-from deltacompact.publication.iceberg import held, target
+from deltacompact.publication.iceberg import files, held, target
 from deltacompact.publication.iceberg.held import held_files
 
 ICEBERG = f"ns.{T}"
@@ -921,3 +922,14 @@ def test_the_command_line_declares_repairs_and_stops(orders, capsys):
     assert "published no more" in said("--stop").out
     assert "nothing to do" in said("--stop").out
     assert "latest.txt" in said().out  # lists of files again
+
+
+def test_dead_rows_of_many_files_are_read_and_written_side_by_side(by_day, monkeypatch):
+    """One after another, a thousand files would wait for 40 s on S3."""
+    marked_partitions(by_day)
+    with monkeypatch.context() as patch:
+        patch.setattr(live_bitmaps, "read_masks", meeting(live_bitmaps.read_masks))
+        patch.setattr(files, "write_positions", meeting(files.write_positions))
+        by_day.publish()
+    assert len(by_day.files(Content.POSITION_DELETES)) == 2
+    assert by_day.shown() == by_day.compacted() and len(by_day.shown()) == 198

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from delta_publications import DeltaPublications
 from dying import changed
-from publications import LOCAL, WIDE, T, plain
+from publications import LOCAL, WIDE, T, marked_partitions, meeting, plain
 
 import deltacompact
 from deltacompact import cli
@@ -25,6 +25,7 @@ from deltacompact.base.limits import Limits
 from deltacompact.delta_streams.appending.other_partitions import OtherPartitions
 from deltacompact.delta_streams.appending.stream_fit import StreamFit
 from deltacompact.delta_streams.versions import rollback
+from deltacompact.index import live_bitmaps
 from deltacompact.maintenance.vacuum.vacuum import vacuum
 
 LOG = "_delta_log"
@@ -703,3 +704,11 @@ def test_the_command_line_declares_repairs_and_stops(orders, capsys):
     assert f"published no more; {target} stays as it is" in capsys.readouterr().out.replace("\n", " ")
     assert cli.run(["publish", lake, T, "--to", "delta://"]) == 2
     assert "does not name a folder" in capsys.readouterr().err
+
+
+def test_dead_rows_of_many_files_are_read_side_by_side(by_day, monkeypatch):
+    marked_partitions(by_day)
+    with monkeypatch.context() as patch:
+        patch.setattr(live_bitmaps, "read_masks", meeting(live_bitmaps.read_masks))
+        by_day.publish()
+    assert by_day.shown() == by_day.compacted() and len(by_day.shown()) == 198

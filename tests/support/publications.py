@@ -158,3 +158,23 @@ def runs_at_the_same_time(published: Publications, numbers: Iterable[int]) -> No
     for thread in threads:
         thread.join()
     assert not errors
+
+
+def marked_partitions(published: Any) -> None:
+    """Two partitions with a dead row each, whose table is not published yet. `published`: partitioned by day."""
+    published.catalog.table(T).declare_readers("vectors")
+    for operation, ids in (("upsert", range(100)), ("delete", [7])):
+        for day in ("a", "b"):
+            published.catalog.append(T, pa.table({"id": pa.array(ids, pa.int64())}), {"day": day}, operation)
+        published.catalog.table(T).compact(settings=LOCAL)
+
+
+def meeting(work: Any) -> Any:
+    """The function, of which each call waits until another one is under way."""
+    barrier = threading.Barrier(2, timeout=20)
+
+    def met(*given: Any, **named: Any) -> Any:
+        barrier.wait()
+        return work(*given, **named)
+
+    return met

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 
 from deltacompact.base.errors import SchemaError
+from deltacompact.base.partitions import side_by_side
 from deltacompact.iceberg.table.deletion_vectors import blob_of
 from deltacompact.index.live_bitmaps import LiveBits, live_mask
 from deltacompact.publication.delta.vectors import DeltaVector, file_of, vector_file
@@ -37,10 +37,8 @@ class DeltaFiles:
     def footers(self, shown: Sequence[ShownFile]) -> list[pq.FileMetaData]:
         """Raises SchemaError for a file whose columns have other names than the table's, or types that Delta lacks."""
         new = [file for file in shown if file.location not in self._footers]
-        if new:
-            with ThreadPoolExecutor(min(_READS_AT_ONCE, len(new))) as threads:
-                for file, footer in zip(new, threads.map(self._footer, new), strict=True):
-                    self._footers[file.location] = footer
+        for file, footer in zip(new, side_by_side(new, self._footer, _READS_AT_ONCE), strict=True):
+            self._footers[file.location] = footer
         return [self._footers[file.location] for file in shown]
 
     def vectors(self, shown: Iterable[ShownFile]) -> dict[str, Mapping[str, Any]]:
@@ -48,6 +46,7 @@ class DeltaFiles:
         dead = {file.dead_rows: file for file in shown if file.dead_rows is not None}
         new = {dead_rows: file for dead_rows, file in dead.items() if dead_rows not in self._descriptors}
         if new:
+            self._live.read((file.file for file in new.values()), _READS_AT_ONCE)
             name, data, descriptors = vector_file([self._vector(file) for file in new.values()], uuid.uuid4())
             self._written.add(name)
             self._delta_store.put(name, data)

@@ -7,7 +7,6 @@ b.parquet, 4 rows, live bitmap 1101     data file b.parquet, with the counts and
 from __future__ import annotations
 
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 from deltacompact.base.errors import SchemaError
 from deltacompact.base.limits import READ_LIMITS
 from deltacompact.base.numbers import Ordinal
+from deltacompact.base.partitions import all_done, side_by_side
 from deltacompact.base.wording import text_of
 from deltacompact.iceberg.deletes.dead_rows import FileScan
 from deltacompact.iceberg.marks.marking import position_file
@@ -32,7 +32,8 @@ from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import field_ids, files
 from deltacompact.tabular.published_types import ICEBERG_TYPES
 
-READS_AT_ONCE = 8
+FILES_AT_ONCE = 8
+"""Footers are read, and delete files are written, side by side: each waits for a store."""
 
 
 class IcebergFiles:
@@ -55,18 +56,17 @@ class IcebergFiles:
         the Iceberg table would misread.
         """
         new = [file for file in shown if file.location not in self._data]
-        if new:
-            with ThreadPoolExecutor(min(READS_AT_ONCE, len(new))) as threads:
-                for file, listed in zip(new, threads.map(self._listed, new), strict=True):
-                    self._data[file.location] = listed
+        for file, listed in zip(new, side_by_side(new, self._listed, FILES_AT_ONCE), strict=True):
+            self._data[file.location] = listed
         return [self._data[file.location] for file in shown]
 
     def dead(self, shown: tuple[ShownFile, ...]) -> list[ContentFile]:
         """The position delete files of the files' dead rows. Missing delete files are written."""
-        for file in shown:
-            if file.dead_rows is not None and file.dead_rows not in self._dead:
-                self._dead[file.dead_rows] = self._written(file, file.dead_rows)
-        return [self._dead[file.dead_rows] for file in shown if file.dead_rows is not None]
+        dead = {file.dead_rows: file for file in shown if file.dead_rows is not None}
+        new = [(dead_rows, file) for dead_rows, file in dead.items() if dead_rows not in self._dead]
+        self._live.read((file.file for _, file in new), FILES_AT_ONCE)
+        all_done(new, lambda each: self._write(*each), FILES_AT_ONCE)
+        return [self._dead[dead_rows] for dead_rows in dead]
 
     def discard(self, kept: tuple[ShownFile, ...] = ()) -> None:
         """Delete the delete files that this run wrote, without those of `kept`."""
@@ -88,7 +88,8 @@ class IcebergFiles:
         except ValueError as error:
             raise SchemaError(f"{shown.file.path}: {text_of(error)}") from None
 
-    def _written(self, shown: ShownFile, dead_rows: str) -> ContentFile:
+    def _write(self, dead_rows: str, shown: ShownFile) -> None:
+        """Write the delete file of a file's dead rows, and note it at once: `discard` finds it if another one fails."""
         bits = self._live.of(shown.file)
         assert bits is not None, "a file with dead rows has a bitmap"
         positions = np.flatnonzero(~live_mask(bits, shown.file.rows)).astype(np.int64)
@@ -99,7 +100,7 @@ class IcebergFiles:
         )
         (written,) = write_positions(self._iceberg_store, task)
         (rows,) = written.rows_of_each
-        return position_file(path, written.file_bytes, [(self._content(shown), rows)])
+        self._dead[dead_rows] = position_file(path, written.file_bytes, [(self._content(shown), rows)])
 
     def _content(self, shown: ShownFile) -> ContentFile:
         spec, file = self._table.metadata.default_spec_id, shown.file
