@@ -68,7 +68,7 @@ def _made_by(before: Sequence[StreamState], state: StreamState) -> str:
         return "retract"
     if state.commits and state.commits[0].commit_id == state.opened.lineage:  # a restatement names itself
         return "restate"
-    descends = state.opened.lineage == before[-1].lineage
+    descends = before[-1].retracted_by(state.opened.lineage) is not None
     return "compact" if descends or _held(state) not in map(_held, before) else "rollback"
 
 

@@ -10,9 +10,10 @@ Deltas above the watermark (99) are not compacted yet. No Spark in here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import takewhile
 
 from deltacompact.base.errors import NotFoundError
 from deltacompact.base.model import Commit, CompactedDelta, DataFile, Delta, ObjectRef, Partition
@@ -31,13 +32,12 @@ class FoldedHistory:
     base_index: ObjectRef | None
     folded: tuple[Delta, ...]
     later: tuple[Delta, ...]
+    why: str = ""
 
     @property
     def note(self) -> str | None:
         """A note where older deltas are gone, so that the check begins later."""
-        if self.base is None:
-            return None
-        return f"older files were vacuumed: recomputed from position {self.base.watermark} on"
+        return None if self.base is None else f"{self.why}: recomputed from position {self.base.watermark} on"
 
 
 def history(catalog: DeltaStreamCatalog, table_id: str, partition: Partition, state: StreamState) -> FoldedHistory:
@@ -45,32 +45,62 @@ def history(catalog: DeltaStreamCatalog, table_id: str, partition: Partition, st
     compacted = state.compacted
     if compacted is None:
         return FoldedHistory(None, None, (), state.deltas)
-    versions = list(catalog.log(table_id, partition).chain())
-    lineage, later = state.lineage, state.deltas
-    candidates = [version for version in versions if version.lineage == lineage]
-    if compacted.source_table_id != table_id:  # a destination's deltas are its source's
-        versions = list(catalog.log(compacted.source_table_id, partition).chain())
-        lineage, later = compacted.source_lineage, ()
-        candidates += [version for version in versions if version.lineage == lineage]
-    commits = _commits(version for version in versions if version.lineage == lineage)
-    retracted = {position for version in versions for position in version.retracted}
+    if compacted.source_table_id == table_id:
+        own, later, stretch = [], state.deltas, _stretch([*_before(catalog, table_id, partition, state), state])
+    else:  # a destination's deltas are its source's
+        own = [*_before(catalog, table_id, partition, state), state]
+        own = [version for version in own if version.compacted and _is_alike(version.compacted, compacted)]
+        source = catalog.log(compacted.source_table_id, partition).chain()
+        later, stretch = (), _stretch(list(source), compacted.source_lineage)
     deltas = [
         delta
-        for commit in commits
+        for commit in _commits(version for version, _ in stretch)
         for delta in commit.deltas
-        if delta.position <= compacted.watermark and delta.position not in retracted
+        if delta.position <= compacted.watermark and not any(delta.position in retracted for _, retracted in stretch)
     ]
-    gone = _missing(catalog.store, [file for delta in deltas for file in delta.files])
-    missing_up_to = max(
-        (delta.position for delta in deltas if any(file.path in gone for file in delta.files)), default=None
-    )
-    if missing_up_to is None:
+    missing = _missing(catalog.store, [file for delta in deltas for file in delta.files])
+    gone = [delta.position for delta in deltas if any(file.path in missing for file in delta.files)]
+    why = "older files were vacuumed" if gone else "older deltas do not count any more"
+    if not stretch:  # the source was restated or rolled back since, or what was folded was retracted
+        gone.append(compacted.watermark)
+    elif (begun := stretch[-1][0].compacted) is not None:  # a rollback, or a file was taken out: it has older rows
+        gone.append(begun.watermark)
+    if not gone:
         return FoldedHistory(None, None, tuple(deltas), later)
-    for base, index in _bases(candidates, compacted, lineage):
-        if base.watermark >= missing_up_to and _is_whole(catalog.store, base, index):
+    for base, index in _bases([*own, *(version for version, _ in stretch)], compacted):
+        if base.watermark >= max(gone) and _is_whole(catalog.store, base, index):
             folded = tuple(delta for delta in deltas if delta.position > base.watermark)
-            return FoldedHistory(base, index, folded, later)
+            return FoldedHistory(base, index, folded, later, why)
     raise NotFoundError(f"table {table_id!r}, partition {partition}: compacted files or their index are missing")
+
+
+def _before(
+    catalog: DeltaStreamCatalog, table_id: str, partition: Partition, state: StreamState
+) -> Iterator[StreamState]:
+    """The versions before a state's."""
+    return takewhile(lambda version: version.version != state.version, catalog.log(table_id, partition).chain())
+
+
+def _is_alike(one: CompactedDelta, other: CompactedDelta) -> bool:
+    return (one.source_table_id, one.source_lineage) == (other.source_table_id, other.source_lineage)
+
+
+def _stretch(versions: Sequence[StreamState], lineage: str | None = None) -> list[tuple[StreamState, frozenset[int]]]:
+    """The versions that compactions alone made of each other, the newest first, with the positions retracted by then.
+
+    It ends with the last version, or the last one that had this lineage; a rollback, a restatement, or the retraction
+    of a file begins another one. A restatement may have the position of a delta that was retracted before.
+    """
+    found: list[tuple[StreamState, frozenset[int]]] = []
+    for version in reversed(versions):
+        if found:
+            lineage = found[-1][0].opened.lineage
+        retracted = version.retracted if lineage is None else version.retracted_by(lineage)
+        if retracted is not None:
+            found.append((version, retracted))
+        elif found:
+            break
+    return found
 
 
 def _commits(versions: Iterable[StreamState]) -> list[Commit]:
@@ -79,19 +109,14 @@ def _commits(versions: Iterable[StreamState]) -> list[Commit]:
     return sorted(known.values(), key=lambda commit: commit.last_position)
 
 
-def _bases(
-    versions: Iterable[StreamState], judged: CompactedDelta, lineage: str
-) -> Iterator[tuple[CompactedDelta, ObjectRef]]:
+def _bases(versions: Iterable[StreamState], judged: CompactedDelta) -> list[tuple[CompactedDelta, ObjectRef]]:
     """Compacted deltas of the same contents, the oldest first."""
     fitting = [
         (version.compacted, version.index or version.compacted.index)
         for version in versions
-        if version.compacted is not None
-        and version.compacted.source_lineage == lineage
-        and version.compacted.source_table_id == judged.source_table_id
-        and version.compacted.watermark <= judged.watermark
+        if version.compacted is not None and version.compacted.watermark <= judged.watermark
     ]
-    yield from sorted(fitting, key=lambda pair: pair[0].watermark)
+    return sorted(fitting, key=lambda pair: pair[0].watermark)
 
 
 def _is_whole(store: ObjectStore, base: CompactedDelta, index: ObjectRef) -> bool:

@@ -56,6 +56,17 @@ def catalog(tmp_path, clock) -> DeltaStreamCatalog:
     return catalog
 
 
+class Once:
+    """An event sink that acts on the first event only."""
+
+    def __init__(self, act) -> None:
+        self.acts = [act]
+
+    def __call__(self, event) -> None:
+        while self.acts:
+            self.acts.pop()(event)
+
+
 def at(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
@@ -142,6 +153,19 @@ def test_history_counts_what_each_version_brought(catalog):
     assert (compacted.rows_added, compacted.files_added, compacted.files_removed) == (2, 1, 0)
     assert compacted.session and compacted.bytes_added > 0
     assert last.rows == 2 and last.rows_added - last.rows_removed == 0
+
+
+def test_a_compaction_that_kept_all_files_while_a_late_delta_was_retracted_is_no_rollback(catalog):
+    table = catalog.table("t")
+    table.append(pa.table({"id": [77]}), operation="delete")
+
+    def meanwhile(event):
+        late = table.append(pa.table({"id": [9]}))
+        table.retract(late.position)
+
+    table.compact(event_sinks=[Once(meanwhile)])
+    made = table.history()[-1]
+    assert (made.operation, made.files_added, made.files_removed) == ("compact", 0, 0)
 
 
 def test_a_version_by_a_clock_that_is_beyond_the_calendar_has_no_time():

@@ -194,7 +194,7 @@ class StreamLog:
     ) -> Opened:
         """The first entry of a successor. `lineage` None: a new one, because the contents differ.
 
-        position    no commit that is carried over has a smaller one
+        position    the greatest one so far. Commits that come while the successor is written have greater ones
         """
         tokens = self._tokens_inherited(base, now_ms)
         number, lineage = base.opened.number + 1, lineage or uuid.uuid4().hex

@@ -7,7 +7,7 @@ opened(3) · compacted(A, watermark 70) · carried(80) · committed(90) · seale
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from deltacompact.base.errors import CorruptionError
@@ -113,10 +113,19 @@ class StreamState(UsersWords):
     @property
     def lineage(self) -> str:
         """Destinations compare it. A retraction changes it, because they may have folded the retracted delta."""
-        if not self.retracted:
-            return self.opened.lineage
-        text = " ".join([self.opened.lineage, *map(str, sorted(self.retracted))])
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+        return _lineage(self.opened.lineage, sorted(self.retracted))
+
+    def retracted_by(self, lineage: str) -> frozenset[int] | None:
+        """The positions that were retracted when a compaction took over this lineage of the version. None: it had none
+        such.
+
+        Only deltas that came later can have been retracted since, because a compaction conflicts with the retraction
+        of a delta that it folds. Their positions are greater.
+        """
+        positions = sorted(self.retracted)
+        known = (positions[:count] for count in range(len(positions), -1, -1))
+        found = (early for early in known if _lineage(self.opened.lineage, early) == lineage)
+        return next(map(frozenset, found), None)
 
     @property
     def lifecycle(self) -> LifecycleState:
@@ -165,6 +174,12 @@ def replay(version: str, entries: Iterable[tuple[Entry, str | None]], state: Str
         commits=state.commits.plus(commits),
         manifests=(*state.manifests, *manifests) if manifests else state.manifests,
     )
+
+
+def _lineage(opened: str, retracted: Sequence[int]) -> str:
+    if not retracted:
+        return opened
+    return hashlib.sha256(" ".join([opened, *map(str, retracted)]).encode()).hexdigest()[:32]
 
 
 def _known(state: StreamState | None, **changes: object) -> StreamState:
