@@ -7,6 +7,7 @@ AWS Error NETWORK_CONNECTION           StoreError: landing/a.parquet cannot be r
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Iterator
 
@@ -57,7 +58,10 @@ def is_stores_fault(error: BaseException) -> bool:
     """Whether the store or the connection failed, so that trying again may help. False: the bytes are broken."""
     if isinstance(error, (ConnectionError, TimeoutError)) or "AWS Error" in str(error):
         return True
-    return isinstance(error, OSError) and not _DAMAGE.search(str(error))
+    if not isinstance(error, OSError):
+        return False
+    text = str(error) if error.errno is None else os.strerror(error.errno)  # the text may have the file's path in it
+    return not _DAMAGE.search(text)
 
 
 def lacks_memory(error: BaseException) -> bool:

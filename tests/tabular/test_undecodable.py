@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import resource
 import shlex
 import subprocess
 import sys
@@ -305,6 +306,19 @@ def test_a_file_that_was_appended_twice_by_reference_is_taken_out_and_the_call_i
     catalog.append_files("t", [path])
     assert deltacompact.retract_file(catalog, "t", path).opened.parent == state.version
     assert catalog.read("t").num_rows == 3 and problems(catalog) == []
+
+
+@pytest.mark.parametrize("opened", [pa.OSFile, io.FileIO])
+def test_words_in_a_path_do_not_make_bytes_broken(tmp_path: Path, opened: Any) -> None:
+    (path := tmp_path / "reason=invalid" / "not a checksum").parent.mkdir()
+    path.write_bytes(b"1")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        with pytest.raises(StoreError, match="Too many open files"), naming(str(path)):
+            opened(str(path))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_taking_out_is_nothing_until_its_seal_and_loses_no_commit_that_comes_meanwhile(
