@@ -41,7 +41,7 @@ from deltacompact.index.live_bitmaps import live_bits, live_mask
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.index.remap import Relocator
 from deltacompact.layout.skipping import KnownColumns
-from deltacompact.reading.live_rows import live_sources, schema_of
+from deltacompact.reading.live_rows import KeptEntries, live_sources, schema_of
 from deltacompact.reading.selection import named_columns
 from deltacompact.reading.skipping import Skipping, known_of
 from deltacompact.storage.fetched_file import ReadAhead
@@ -113,6 +113,7 @@ class StreamRange:
     end: StreamState
     limits: ReadLimits
     _known: tuple[StreamState, LiveFiles] | None = field(default=None, repr=False)
+    _entries: KeptEntries = field(default_factory=KeptEntries, repr=False)
 
     @classmethod
     def of(
@@ -242,6 +243,8 @@ class StreamRange:
 
     def _between(self, before: StreamState, after: StreamState) -> Iterator[Candidates]:
         lived, lives = self._unmoved(before, after)
+        if (after.version, len(after.commits)) == (self.end.version, len(self.end.commits)):
+            self._entries.clear()  # nobody asks for a later state, and a feed has many partitions
         for name in dict.fromkeys([*lived, *lives]):
             (former, was), (file, now) = lived.get(name, (None, None)), lives.get(name, (None, None))
             stored = file or former
@@ -288,7 +291,7 @@ class StreamRange:
         snapshot = everything(self.table.table_id, self.partition, state)
         store = self.catalog.store
         if self.table.keys is not None and snapshot.deltas:
-            sources = live_sources(store, snapshot, self.table, self.limits)
+            sources = live_sources(store, snapshot, self.table, self.limits, self._entries)
             return _by_uri((source.file, bits) for source, bits in sources)
         upserts = [file for delta in snapshot.deltas if delta.operation == "upsert" for file in delta.files]
         compacted = list(snapshot.base.files) if snapshot.base else []

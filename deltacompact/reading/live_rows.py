@@ -8,7 +8,7 @@ upsert rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -21,6 +21,7 @@ from deltacompact import _kernels
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.base.model import DataFile, OperationType, Partition, Table
 from deltacompact.base.settings import DEFAULTS
+from deltacompact.index.keys import Encoding
 from deltacompact.index.live_bitmaps import live_bits, live_mask
 from deltacompact.index.primary_key_index import empty_manifest, read_manifest
 from deltacompact.index.remap import Relocator
@@ -31,6 +32,7 @@ from deltacompact.reading.parts import ReadParts, TablePart
 from deltacompact.reading.skipping import NOTHING_SKIPPED, Skipping, known_of, known_of_partition
 from deltacompact.steps.dedupe import BaseIndex, Folded
 from deltacompact.steps.hash_bucket import SourceSlice, hash_bucket, slices
+from deltacompact.steps.shuffle import Groups
 from deltacompact.storage.fetched_file import ReadAhead
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.table.ports import PartitionSnapshot
@@ -43,6 +45,9 @@ Bits = npt.NDArray[np.uint8]
 _HERE = Capacity(1, 1 << 40, 1 << 40)
 _UNPACKED = 4
 """If the log does not tell, rows take so many times more bytes in memory than in a file."""
+
+_ROWS_HASHED = 4_000_000
+"""The keys of so many rows are read together."""
 
 
 def schema_of(snapshot: PartitionSnapshot) -> pa.Schema:
@@ -115,10 +120,51 @@ def _decoded_bytes(file: DataFile) -> int:
     return file.decoded_bytes or file.bytes * _UNPACKED
 
 
+class KeptEntries:
+    """The entries of delta files, kept from one state of a stream to the next: most deltas are in both.
+
+    state of 3 commits     files 0, 1, 2 are read
+    state of 4 commits     file 3 is read
+    """
+
+    def __init__(self) -> None:
+        self._terms: tuple[Encoding, int] | None = None
+        self._kept: list[tuple[frozenset[Any], Groups]] = []
+
+    def of(
+        self,
+        encoding: Encoding,
+        hash_bucket_count: int,
+        work: Sequence[SourceSlice],
+        hashed: Callable[[Sequence[SourceSlice]], Groups],
+    ) -> list[Groups]:
+        """The entries of the slices. Those that are not kept, or that were made on other terms, are `hashed`."""
+        if self._terms != (encoding, hash_bucket_count):
+            self._terms, self._kept = (encoding, hash_bucket_count), []
+        wanted = {_named(piece): piece for task in slices(work, _ROWS_HASHED) for piece in task}
+        self._kept = [(names, entries) for names, entries in self._kept if names <= wanted.keys()]
+        kept = frozenset[Any]().union(*(names for names, _ in self._kept))
+        new = [piece for name, piece in wanted.items() if name not in kept]
+        self._kept += [(frozenset(map(_named, task)), hashed(task)) for task in slices(new, _ROWS_HASHED)]
+        return [entries for _, entries in self._kept]
+
+    def clear(self) -> None:
+        self._kept = []
+
+
+def _named(piece: SourceSlice) -> Any:
+    """Identifies a slice of a file, which nobody changes, among the slices of a stream."""
+    return piece.file.path, piece.file.deletions, piece.ordinal, piece.rows
+
+
 def live_sources(
-    store: ObjectStore, snapshot: PartitionSnapshot, table: Table, limits: ReadLimits = READ_LIMITS
+    store: ObjectStore,
+    snapshot: PartitionSnapshot,
+    table: Table,
+    limits: ReadLimits = READ_LIMITS,
+    kept: KeptEntries | None = None,
 ) -> list[tuple[SourceFile, Any]]:
-    """Every file that has a live row, with one bit for each of its rows."""
+    """Every file that has a live row, with one bit for each of its rows. `kept`: entries of an earlier state."""
     decided, partition = fold_plan(store, snapshot, table), snapshot.partition
     manifest = decided.base_manifest or empty_manifest(decided.encoding, decided.hash_bucket_count)
     base, relocator = BaseIndex(manifest, decided.base_ordinals), Relocator(store, manifest.relocations, limits)
@@ -133,10 +179,11 @@ def live_sources(
         for source in decided.sources
         if not source.in_base
     ]
-    hashed = [
-        next(hash_bucket(store, decided.encoding, partition, work, count, (0, count), limits))
-        for work in slices(deltas, 4_000_000)
-    ]
+
+    def grouped(work: Sequence[SourceSlice]) -> Groups:
+        return next(hash_bucket(store, decided.encoding, partition, work, count, (0, count), limits))
+
+    hashed = (kept or KeptEntries()).of(decided.encoding, count, deltas, grouped)
     new_of_bucket = ((bucket, [entries for part in hashed for entries in part.of(bucket)]) for bucket in range(count))
     for _, new, found in base.newest_of_each(store, new_of_bucket, decided.encoding, relocator, limits):
         folded = Folded(new, iter([found]), decided.encoding, decided.positions, decided.tombstone_retention)

@@ -23,7 +23,10 @@ from deltacompact.change_feed.delta_streams import StreamFileRows, StreamRange
 from deltacompact.change_feed.request import ChangesRequest
 from deltacompact.iceberg.table.locations import readable
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.reading import live_rows
 from deltacompact.reading.skipping import NOTHING_SKIPPED
+from deltacompact.steps.hash_bucket import hash_bucket
+from deltacompact.storage.memory import MemoryStore
 from deltacompact.tabular import parquet_read
 
 T = "ns.t"
@@ -390,3 +393,24 @@ def test_partitions_one_after_the_other(tmp_path):
     assert told(table.changes(partition={"day": "a"}), "v") == [("a", "insert")]
     with pytest.raises(InputError, match="each partition has its own versions, name a partition or a time"):
         table.changes("0")
+
+
+@pytest.mark.parametrize("per_commit", [False, True])
+def test_the_keys_of_each_delta_are_read_once(monkeypatch, per_commit):
+    """Each commit's state was folded from the first delta on: 12 commits read 78 deltas, 10,000 fifty million."""
+    catalog = deltacompact.DeltaStreamCatalog(MemoryStore())
+    table = catalog.create_table("t", primary_keys=["id"])
+    for number in range(12):
+        table.append(pa.table({"id": [number % 5], "v": [number]}), operation="delete" if number == 7 else "upsert")
+    hashed = []
+    monkeypatch.setattr(live_rows, "hash_bucket", lambda *given: hashed.extend(given[3]) or hash_bucket(*given))
+    rows = table.changes("1970-01-01", per_commit=per_commit, before=True).read_all()
+    assert [piece.ordinal for piece in hashed] == list(range(12))
+    live = {}
+    for row in rows.to_pylist():
+        if row["_change_type"] in ("delete", "update_before"):
+            assert live.pop(row["id"]) == row["v"]
+        else:
+            assert row["id"] not in live
+            live[row["id"]] = row["v"]
+    assert live == {0: 10, 1: 11, 3: 8, 4: 9}

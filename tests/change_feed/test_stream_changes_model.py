@@ -50,12 +50,12 @@ class History:
         self.rows: dict[int, Any] = {}
         self.moments: list[tuple[int, dict[int, Any]]] = [(self.now, {})]
         self.first = 0
-        """When the first commit came into the first version; nobody goes back to before it."""
+        """When the first commit came; nobody goes back to before it."""
 
     def do(self, kind: str, given: Any) -> None:
         self.now += 10
         if kind in ("upsert", "delete", "restate"):
-            self.first = self.first or (self.now if kind != "restate" else 1)
+            self.first = self.first or self.now
         match kind:
             case "upsert":
                 ids, values = zip(*given, strict=True)
@@ -200,8 +200,10 @@ def test_versions_are_exclusive_from_and_inclusive_to():
 
 def test_an_end_that_has_nothing_but_deletes_has_no_row_and_lacks_no_key():
     history = History()
-    for step in (("restate", 0), ("rollback", 0), ("delete", [0])):
-        history.do(*step)
+    history.do("restate", 0)
+    history.now += 10
+    history.table.rollback("0")
+    history.do("delete", [0])
     assert [(row["id"], row["_change_type"]) for row in told(history.table.changes(at(110)))] == [(0, "delete")]
     assert told(history.table.changes(at(120))) == []
 

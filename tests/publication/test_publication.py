@@ -925,7 +925,7 @@ def test_the_command_line_declares_repairs_and_stops(orders, capsys):
 
 
 def test_dead_rows_of_many_files_are_read_and_written_side_by_side(by_day, monkeypatch):
-    """One after another, a thousand files would wait for 40 s on S3."""
+    """One after another, each would wait for the store."""
     marked_partitions(by_day)
     with monkeypatch.context() as patch:
         patch.setattr(live_bitmaps, "read_masks", meeting(live_bitmaps.read_masks))
