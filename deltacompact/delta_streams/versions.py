@@ -96,7 +96,10 @@ def rollback(
             before = f"{version} is before its first commit, of {spelled(moment_at(commit.time_ms))}"
             raise InputError(f"table {table_id!r}, partition {chosen}: {before}")
     if wanted.version == base.version and len(wanted.commits) == len(base.commits):
-        raise InputError(f"version {wanted.version} is the active one: nothing was committed since")
+        raise InputError(
+            f"version {wanted.version} is the active one, with all that was committed to it: name an older version, or "
+            "go back to a moment before the last commit"
+        )
     if base.compacted and base.compacted.source_table_id != table_id:
         raise InputError(f"table {table_id!r} is a destination of {base.compacted.source_table_id!r}: roll that back")
     _refuse_old(catalog, log, wanted)

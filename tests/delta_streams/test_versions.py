@@ -190,7 +190,7 @@ def each_step_of(
 
 def test_a_commit_at_any_step_of_a_rollback_to_the_active_version_is_there_once() -> None:
     for made, error in each_step_of(lambda c: rollback(c, "t", "0"), lambda c: c.append("t", rows(4))):
-        assert isinstance(error, InputError) and "nothing was committed since" in str(error)
+        assert isinstance(error, InputError) and "with all that was committed to it" in str(error)
         assert keys(made) == [1, 2, 3, 4]
 
 
