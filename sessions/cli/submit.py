@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deltacompact.cli.answers import answer
-from sessions.cli.options import Seconds, document_argument, document_at, json_option, queue_option
+from sessions.cli.options import (
+    Seconds,
+    dead_letters_option,
+    document_argument,
+    document_at,
+    json_option,
+    queue_option,
+)
 from sessions.cli.printed import visible
 
 if TYPE_CHECKING:
@@ -29,6 +36,7 @@ if TYPE_CHECKING:
     metavar="SECONDS",
     help="With --wait: stop waiting after so long; the job run goes on.",
 )
+@dead_letters_option
 @json_option
 def submit(
     document: str,
@@ -37,13 +45,14 @@ def submit(
     wait: bool,
     state: str | None,
     timeout_s: float | None,
+    dead_letters: str | None,
     as_json: bool,
 ) -> None:
     """Send a document to a queue, and print the id of its job run.
 
     With --wait, progress goes to stderr, and the exit status is that of the job run: 0 if it has succeeded; 1 if it has
-    failed, was cancelled, or has not ended in time; 2 if its document is refused; 3 if its id is taken. After Ctrl-C
-    the job run goes on.
+    failed, was cancelled, or has not ended in time; 2 if its document is refused, which a dead letter tells; 3 if its
+    id is taken. After Ctrl-C the job run goes on.
 
     \b
     deltacompact-sessions submit nightly.json --queue /srv/queue
@@ -57,14 +66,14 @@ def submit(
 
     if wait and state is None:
         raise click.UsageError("--wait needs --state: where the dispatchers keep their records.")
-    if not wait and (state is not None or timeout_s is not None):
-        raise click.UsageError("--state and --timeout are for --wait.")
+    if not wait and any(option is not None for option in (state, timeout_s, dead_letters)):
+        raise click.UsageError("--state, --timeout and --dead-letters are for --wait.")
     values = values_of(document_at(document))
     values["job_run_id"] = job_run_id or values.get("job_run_id") or new_job_run_id()
     body = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
     instruction = parse(body)  # as a dispatcher will read it
     place_of(instruction)
-    opened = open_queue(queue)
+    opened = open_queue(queue, dead_letters)
     message_id = opened.send(body, instruction.source_table_id)
     sent = {"job_run_id": str(instruction.job_run_id), "message_id": message_id, "queue": queue}
     said = f"job run {instruction.job_run_id}: sent to {queue}"

@@ -9,6 +9,8 @@ sent as message m-7      the record is not there yet                    "is not 
 
 The record may be that of a job run that had failed before ours was sent. We wait until ours has taken its place. If we
 see it open, it has not failed, and ours is a duplicate: then its end counts.
+
+A question that fails does not end the wait: we say so once, and ask again. The job run goes on meanwhile.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import Any
 
 from deltacompact.base.errors import (
     ConflictError,
+    CredentialsError,
     DeltaCompactError,
     InputError,
     Interrupted,
@@ -30,7 +33,7 @@ from deltacompact.cli.answers import Failed
 from sessions.base.model import JobRun, JobRunState
 from sessions.base.troubles import span, trouble_text
 from sessions.cli.printed import no_job_run, states_of
-from sessions.queues.queue import Queue
+from sessions.queues.queue import DeadLetter, Queue
 from sessions.records.state_store import StateStore
 
 _LOOK_FIRST_S, _LOOK_MOST_S = 0.5, 10.0
@@ -66,6 +69,7 @@ class JobRunWait:
         self._clock, self._sleep = clock, sleep
         self._seen_open = False
         self._looked_for_dead_s = clock()
+        self._unanswered: set[str] = set()
 
     def until_ended(self, timeout_s: float | None) -> JobRun:
         """The job run as it has ended.
@@ -79,7 +83,7 @@ class JobRunWait:
                 run = self._look()
                 if run is not None and run.state.ended:
                     return run
-                if (now := self._progress(run)) != said:
+                if (now := self._progress(run) or said) != said:
                     self._say(said := now)
                 left_s = wait_s if timeout_s is None else min(wait_s, began_s + timeout_s - self._clock())
                 if left_s <= 0:
@@ -96,9 +100,10 @@ class JobRunWait:
         except NotFoundError:
             self._check_dead_letters()
             return None
-        except StoreError as error:
-            self._say(f"cannot be seen now: {one_line(error)}")
+        except (StoreError, CredentialsError) as error:
+            self._note("it", error)
             return None
+        self._unanswered.discard("it")
         if not run.state.may_run_again and run.document != self._document:
             raise ConflictError(f"job run {self._id} was accepted with another document")
         self._seen_open |= not run.state.ended
@@ -113,11 +118,35 @@ class JobRunWait:
         if self._queue.uri.startswith("http") and now_s - self._looked_for_dead_s < _DEAD_EVERY_S:
             return
         self._looked_for_dead_s = now_s
-        for letter in self._queue.dead_letters():
-            if self._message_id in (letter.id, letter.message_id):  # an earlier message of this job run may be dead
-                raise InputError(f"job run {self._id} was refused ({letter.reason}): {letter.text}")
+        try:
+            letters = [letter for letter in self._queue.dead_letters() if self._is_ours(letter)]
+        except (StoreError, InputError) as error:
+            self._note("whether it was refused", error)
+            return
+        self._unanswered.discard("whether it was refused")
+        for letter in letters:
+            raise InputError(f"job run {self._id} was refused ({letter.reason}): {letter.text}")
 
-    def _progress(self, run: JobRun | None) -> str:
+    def _is_ours(self, letter: DeadLetter) -> bool:
+        return self._message_id in (letter.id, letter.message_id)  # an earlier message of this job run may be dead
+
+    def _note(self, what: str, error: DeltaCompactError) -> None:
+        """Say that something cannot be seen, once until it is seen."""
+        if what not in self._unanswered:
+            self._unanswered.add(what)
+            self._say(f"{what} cannot be seen now: {one_line(error)}")
+
+    def _progress(self, run: JobRun | None) -> str | None:
+        """How far the job run is. None: nobody can say."""
+        try:
+            said = self._said_of(run)
+        except (StoreError, CredentialsError) as error:
+            self._note("how far it is", error)
+            return None
+        self._unanswered.discard("how far it is")
+        return said
+
+    def _said_of(self, run: JobRun | None) -> str:
         if run is None:
             return "not accepted yet" + (f", and {no_job_run(self._state)}" if self._state.is_missing else "")
         if run.trouble is not None:

@@ -9,8 +9,10 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 from sessions_records import NOW_S, job_run, session
+from sqs_pair import sqs_queue
+from stores import InterceptedStore
 
-from deltacompact.base.errors import ConflictError, InputError, Interrupted
+from deltacompact.base.errors import ConflictError, InputError, Interrupted, StoreError
 from deltacompact.cli.answers import Failed
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.model import JobRunState, SessionState, Trouble
@@ -18,6 +20,7 @@ from sessions.cli import run
 from sessions.cli.printed import plain_table, print_whole
 from sessions.cli.waiting import JobRunWait, NotSucceeded, check_outcome
 from sessions.queues.directory import DirectoryQueue
+from sessions.queues.opening import open_queue
 from sessions.queues.queue import DeadReason
 from sessions.records.lives import cancel
 from sessions.records.state_store import StateStore
@@ -132,6 +135,37 @@ def test_what_is_refused_is_not_waited_for(tmp_path):
     waited.put(document={"another": 1})
     with pytest.raises(ConflictError, match="another document"):
         waited.waiting.until_ended(None)
+
+
+def test_dead_letters_that_nobody_can_see_do_not_end_the_wait(tmp_path, moto_endpoint, capsys):
+    """A queue without a redrive policy: dispatchers may know its dead-letter queue by an option."""
+    url, dead = sqs_queue(), sqs_queue()
+    waited = Waited(tmp_path, *[lambda waited: None] * 40, running, ended(JobRunState.SUCCEEDED))
+    waited.waiting._queue = open_queue(url)
+    assert waited.waiting.until_ended(3600).state is JobRunState.SUCCEEDED
+    (said,) = (line for line in waited.said if "refused" in line)
+    assert "whether it was refused cannot be seen now" in said and "no redrive policy" in said
+    (tmp_path / "job.json").write_text(json.dumps({"version": 1, "catalog": "/lake", "source_table_id": "t"}))
+    command = ["submit", str(tmp_path / "job.json"), "--queue", url, "--dead-letters", dead]
+    assert run([*command, "--wait", "--state", str(tmp_path / "state"), "--timeout", "0"]) == 1
+    assert "goes on" in capsys.readouterr().err
+
+
+def test_a_state_that_does_not_answer_does_not_end_the_wait(tmp_path):
+    silent = [True]
+
+    def intercept(kind, path, act):
+        if kind == "get" and "sessions/" in path and silent[0]:
+            raise StoreError("no route")
+        return act()
+
+    def answers(waited):
+        silent[0] = False
+
+    waited = Waited(tmp_path, running, *[lambda waited: None] * 3, answers, ended(JobRunState.SUCCEEDED))
+    waited.state = waited.waiting._state = StateStore(InterceptedStore(MemoryStore(), intercept))
+    assert waited.waiting.until_ended(None).state is JobRunState.SUCCEEDED
+    assert waited.said == ["not accepted yet", "how far it is cannot be seen now: no route", "running: 1 running"]
 
 
 def test_status_of_one_job_run_is_an_exit_status(tmp_path, capsys):
