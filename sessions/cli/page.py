@@ -6,7 +6,7 @@ import threading
 
 import click
 
-from sessions.cli.options import host_option, port_option, state_option
+from sessions.cli.options import dead_letters_option, host_option, port_option, state_option
 
 
 @click.command()
@@ -14,9 +14,10 @@ from sessions.cli.options import host_option, port_option, state_option
 @click.option(
     "--queue", metavar="QUEUE", help="Show the messages of this queue, too: a directory, or the URL of an SQS queue."
 )
+@dead_letters_option
 @port_option("the page, /metrics and /healthz", 8080)
 @host_option
-def page(state: str, queue: str | None, port: int, host: str) -> None:
+def page(state: str, queue: str | None, dead_letters: str | None, port: int, host: str) -> None:
     """Serve the page of a state, with or without dispatchers.
 
     It reads records and changes nothing. With --queue it shows waiting messages and dead letters, too.
@@ -32,8 +33,10 @@ def page(state: str, queue: str | None, port: int, host: str) -> None:
     from sessions.queues.opening import open_queue
     from sessions.records.state_store import StateStore
 
+    if queue is None and dead_letters is not None:
+        raise click.UsageError("--dead-letters is for --queue.")
     store = StateStore(state)
-    opened = None if queue is None else open_queue(queue, make=False)
+    opened = None if queue is None else open_queue(queue, dead_letters, make=False)
     stopping = threading.Event()
     with handled(stopping.set), served(store, opened, port, host, clock=clock_of(store)) as server:
         assert server is not None

@@ -21,7 +21,7 @@ from sessions.base.model import Delay, DispatcherSign, JobRun, JobRunSession
 from sessions.base.troubles import trouble_text
 from sessions.planning.turns import held_up
 from sessions.queues.queue import Depth, Queue
-from sessions.records.decisions import KeptDecision, kept_decisions
+from sessions.records.decisions import DecisionsReader, KeptDecision
 from sessions.records.kept_logs import kept_logs
 from sessions.records.state_store import DispatcherReport, StateStore, StoredRecord
 
@@ -49,7 +49,7 @@ class Overview:
     """An overview.
 
     job_runs      the latest accepted comes first
-    depth         of the queue. None: no queue is known, or it does not answer
+    depth         of the queue. None: no queue is known, it does not answer, is gone, or refuses us
     unreadable    objects that were left out, with the reason of each
     """
 
@@ -115,15 +115,16 @@ class OverviewReader:
         self._listed_s: float | None = None
         self._decisions: list[KeptDecision] = []
         self._decided_s: float | None = None
+        self._deciding = threading.Lock()
+        self._decisions_reader = DecisionsReader(state.store, state.unreadable)
         self._lock = threading.Lock()
         self._last: Overview | None = None
 
     def decisions(self) -> list[KeptDecision]:
         """The last decisions of triggers, read at most every few seconds."""
-        with self._lock:
+        with self._deciding:  # not the lock of read: thousands of tables may take a while
             if self._is_older(self._decided_s, _DECISIONS_EVERY_S):
-                kept = kept_decisions(self._state.store, self._state.unreadable)
-                self._decisions, self._decided_s = kept, self._clock()
+                self._decisions, self._decided_s = self._decisions_reader.read(), self._clock()
             return self._decisions
 
     @property
@@ -170,7 +171,7 @@ class OverviewReader:
         everything = sorted([*self._ended.values(), *open_ones], key=lambda job_run: job_run.run.accepted_s)
         depth = None
         if self._queue is not None:
-            with contextlib.suppress(StoreError):
+            with contextlib.suppress(StoreError, InputError):  # job runs go on without their queue
                 depth = self._queue.depth()
         dispatchers = tuple(self._state.dispatchers())
         return Overview(self._clock(), tuple(reversed(everything)), dispatchers, depth, self._state.unreadable.why)

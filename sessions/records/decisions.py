@@ -9,15 +9,17 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from pydantic import TypeAdapter
 
 from deltacompact.base.errors import InputError, NotFoundError
-from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.objects import ObjectStat, ObjectStore
 from sessions.base.unreadable import Unreadable
 
 DECISIONS = "watch-decisions/"
+_READERS = 16
 KEPT_AGAIN_S = 12 * 3600.0
 """Decisions that have not changed are written again after this time: whoever cleans up sees that somebody looks."""
 
@@ -55,20 +57,41 @@ def keep_decisions(store: ObjectStore, table: str, at_s: float, decisions: Itera
     store.put(decisions_path(table), json.dumps({"at_s": at_s, "decisions": list(decisions)}).encode())
 
 
-def kept_decisions(store: ObjectStore, unreadable: Unreadable | None = None) -> list[KeptDecision]:
-    """The decisions about all tables. A record in another release's form is left out until a watcher replaces it."""
-    found: list[KeptDecision] = []
-    damaged: dict[str, Exception] = {}
-    for stat in store.list(DECISIONS):
+class DecisionsReader:
+    """Reads the decisions about all tables. A table's object is read again only if a listing shows another ETag."""
+
+    def __init__(self, store: ObjectStore, unreadable: Unreadable | None = None) -> None:
+        self._store = store
+        self._unreadable = Unreadable() if unreadable is None else unreadable
+        self._known: dict[str, _OfTable] = {}
+
+    def read(self) -> list[KeptDecision]:
+        """The decisions. A record in another release's form is left out until a watcher replaces it."""
+        listed = list(self._store.list(DECISIONS))
+        with ThreadPoolExecutor(_READERS) as threads:
+            found = {stat.path: of for stat, of in zip(listed, threads.map(self._of_table, listed), strict=True) if of}
+        self._known = {path: of for path, of in found.items() if of.error is None}
+        self._unreadable.replace(DECISIONS, {path: of.error for path, of in found.items() if of.error is not None})
+        return [decision for of in found.values() for decision in of.decisions]
+
+    def _of_table(self, stat: ObjectStat) -> _OfTable | None:
+        known = self._known.get(stat.path)
+        if known is not None and stat.etag is not None and known.etag == stat.etag:
+            return known
         try:
-            document = json.loads(store.get(stat.path))
-            found += [
-                _KIND.validate_python({**decision, "at_s": document["at_s"]}) for decision in document["decisions"]
-            ]
+            document = json.loads(self._store.get(stat.path))
+            about = [{**decision, "at_s": document["at_s"]} for decision in document["decisions"]]
+            return _OfTable(stat.etag, tuple(map(_KIND.validate_python, about)))
         except NotFoundError:
-            continue
+            return None
         except (InputError, ValueError, LookupError, TypeError, RecursionError) as error:  # pydantic's are ValueErrors
-            damaged[stat.path] = error
-    if unreadable is not None:
-        unreadable.replace(DECISIONS, damaged)
-    return found
+            return _OfTable(stat.etag, (), error)
+
+
+@dataclass(frozen=True, slots=True)
+class _OfTable:
+    """What was read of a table whose object had this ETag, or why it cannot be read."""
+
+    etag: str | None
+    decisions: tuple[KeptDecision, ...]
+    error: Exception | None = None

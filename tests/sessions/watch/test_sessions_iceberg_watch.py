@@ -22,7 +22,7 @@ from sessions.base.model import JobRunState
 from sessions.cli import run
 from sessions.documents.instruction import of_values
 from sessions.queues.opening import open_queue
-from sessions.records.decisions import kept_decisions
+from sessions.records.decisions import DecisionsReader
 from sessions.records.state_store import StateStore
 from sessions.watch.evaluate import TriggerAction, TriggerHistory, TriggerReason, evaluate
 from sessions.watch.policy import Policies, Policy, read_policies
@@ -336,7 +336,7 @@ def test_one_job_run_with_mode_and_options_until_somebody_writes_again(lake, wat
     lake.delete_by_key(T, {"id": [3]})
     assert decisions(watcher) == {"p": ("submit", "delete_files")}
     assert [document["job_run_id"][-2:] for document in watch.sent()] == ["-1"]
-    kept = {decision.policy: decision for decision in kept_decisions(watch.state.store)}
+    kept = {decision.policy: decision for decision in DecisionsReader(watch.state.store).read()}
     assert kept["p"].partition == {"branch": "main"} and kept["p"].action == "submit"
 
 

@@ -33,7 +33,7 @@ from sessions.documents.allow_list import AllowList
 from sessions.documents.instruction import of_values
 from sessions.metrics.tables import TablesSeen
 from sessions.queues.opening import open_queue
-from sessions.records.decisions import kept_decisions
+from sessions.records.decisions import DecisionsReader
 from sessions.records.state_store import StateStore
 from sessions.watch import submissions
 from sessions.watch.evaluate import TriggerAction, TriggerHistory, TriggerReason, evaluate, sealed_s, window_begin_s
@@ -430,11 +430,13 @@ def test_partitions_that_are_due_go_out_in_one_document_and_come_back_when_there
     assert reasons(watcher.look())["1"] == "deltas"
     (second,) = place.received()
     assert second["job_run_id"] != document["job_run_id"]
-    kept = {each.partition["day"]: each for each in kept_decisions(place.state.store)}
+    kept = {each.partition["day"]: each for each in DecisionsReader(place.state.store).read()}
     assert kept["1"].action == "submit" and kept["1"].job_run_id == second["job_run_id"]
     assert kept["3"].reason == "below_thresholds" and kept["3"].text == "1 delta, 3 wanted"
     place.state.store.put("watch-decisions/other.json", b'{"decisions": [{}]}')
-    assert {each.partition["day"] for each in kept_decisions(place.state.store)} == set(kept), "another release's"
+    assert {each.partition["day"] for each in DecisionsReader(place.state.store).read()} == set(kept), (
+        "another release's"
+    )
 
 
 def test_a_watcher_that_starts_again_sends_the_same_job_run_and_no_other(place):
@@ -485,7 +487,7 @@ def test_what_was_submitted_for_a_table_that_no_policy_names_any_more_expires(tm
         clock.now_s += 12 * HOUR_S + 1
         place.now_s = clock.now_s
         watcher.look()
-        (kept,) = kept_decisions(place.state.store)
+        (kept,) = DecisionsReader(place.state.store).read()
         assert kept.reason == "nothing_new" and kept.at_s < clock.now_s - 12 * HOUR_S, "as of when it changed"
         assert not expire(place.state, DAY_S).unwatched and of_triggers(), "somebody looks at it"
     assert not list(place.state.store.list("job-runs/"))
@@ -801,7 +803,7 @@ def test_two_spellings_of_a_catalog_are_one_table(place):
     policies = Policies.model_validate({"version": 1, "policies": given})
     watcher = Watcher(policies, place.state, place.queue, clock=lambda: place.now_s)
     watcher.look()
-    assert [(each.policy, each.reason) for each in kept_decisions(place.state.store)] == [
+    assert [(each.policy, each.reason) for each in DecisionsReader(place.state.store).read()] == [
         ("p", "deltas"),
         ("q", "below_thresholds"),
     ]
