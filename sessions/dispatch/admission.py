@@ -4,16 +4,19 @@ enter(run-1/g1)      None: it may start, and it counts as running from now on
 enter(run-1/g2)      memory: it is planned for more memory than is left on this machine
 leave(run-1/g1)      it has ended
 enter(run-1/g2)      None
+
+wait([… 10,000])     all groups of a job run come together: one decision for all, and not one for each
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 
 from sessions.base.model import Estimate
 from sessions.planning.admission import DispatcherLimits, Postponed, Takes, WaitingGroup, admit, in_order
+from sessions.planning.reasons import Wait
 
 _DECIDED_FOR_S = 1.0
 """Groups ask many times a second. A decision holds until a group comes or leaves, or for this time."""
@@ -40,10 +43,7 @@ class Admission:
         """
         name = group.takes.group
         with self._lock:
-            self._expected[name] = expected
-            if self._waiting.get(name) != group:
-                self._waiting[name] = group
-                self._decide_again_s = 0.0
+            self._wait(group, expected)
             if self._clock() >= self._decide_again_s:
                 self._decide()
             if name in self._postponed:
@@ -52,10 +52,18 @@ class Admission:
             self._started_s[name] = self._clock()
             return None
 
+    def wait(self, groups: Iterable[tuple[WaitingGroup, Estimate]]) -> None:
+        """These groups wait from now on, each with the seconds that it takes once it is launched."""
+        with self._lock:
+            for group, expected in groups:
+                self._wait(group, expected)
+
     def leave(self, group: str) -> None:
         """The group has ended, or does not want to start any more."""
         with self._lock:
-            if self._waiting.pop(group, None) or self._running.pop(group, None):
+            waited, ran = self._waiting.pop(group, None), self._running.pop(group, None)
+            never = waited and group in self._postponed and self._postponed[group].wait is Wait.NEVER_FITS
+            if (waited or ran) and not never:  # one that never fits had no place to give to others
                 self._decide_again_s = 0.0
             self._expected.pop(group, None)
             self._started_s.pop(group, None)
@@ -92,6 +100,13 @@ class Admission:
         """CPUs of this machine that groups take now."""
         with self._lock:
             return sum(takes.slots for takes in self._running.values())
+
+    def _wait(self, group: WaitingGroup, expected: Estimate) -> None:
+        name = group.takes.group
+        self._expected[name] = expected
+        if self._waiting.get(name) != group:
+            self._waiting[name] = group
+            self._decide_again_s = 0.0
 
     def _decide(self) -> None:
         """Postpone the groups that may not start now. The others start as they ask; all of them fit together."""

@@ -91,6 +91,10 @@ class HeldGroup:
         if (trouble := self.trouble) is not None:
             self.not_before_s = max(self.not_before_s, time.monotonic() + max(0.0, left_s(trouble, now_s)))
 
+    def wants_a_place(self, now_s: float) -> bool:
+        """Whether it may be launched, and does not wait for a place yet. `now_s`: of the monotonic clock."""
+        return self.launched is None and self.waiting is None and now_s >= self.not_before_s and bool(self.unended)
+
     def left(self, now_s: float) -> Estimate:
         """Seconds from now until a launched group ends."""
         left = [_estimate_left(session, now_s) for session in self.unended]

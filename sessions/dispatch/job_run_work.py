@@ -31,6 +31,7 @@ from sessions.dispatch.means import Means
 from sessions.dispatch.planned import record_plans
 from sessions.dispatch.retries import Retries
 from sessions.documents.instruction import Instruction, of_values
+from sessions.planning.refine import group_estimate
 from sessions.records.leases import HeldJobRun, LeaseLostError
 
 _LOG = logging.getLogger("sessions")
@@ -99,12 +100,24 @@ class JobRunWork:
     def _round(self, work: GroupWork) -> None:
         """Look after each group once."""
         work.delays.begin()
+        if not self._means.stopping.gently.is_set():
+            self._wait_for_places()
         for group in self._groups:
             if group.launched is not None:
                 work.follow(group)
             elif group.unended and not self._means.stopping.gently.is_set():
                 work.start(group)
         self._looks.look(self._groups)
+
+    def _wait_for_places(self) -> None:
+        """All groups that want to start wait from now on, before the first one asks: there is one decision for all."""
+        now_s = time.monotonic()
+        come = [group for group in self._groups if group.wants_a_place(now_s)]
+        for group in come:
+            group.waiting = self._forecast.waiting(group.name, group.plans_left)
+            group.waits_since_s = now_s
+        waiting = [(group.waiting, group_estimate(group.plans_left)) for group in come if group.waiting is not None]
+        self._means.admission.wait(waiting)
 
     # Plan
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+from calls import calls
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +30,27 @@ def test_a_place_goes_to_the_worst_that_waits_and_not_to_whoever_asks_first():
     assert admission.enter(light, SECOND).wait == Wait.SESSIONS and admission.enter(heavy, SECOND) is None
     admission.leave("heavy")
     assert admission.enter(light, SECOND) is None and admission.busy_slots == 1
+
+
+def asked_once(count: int, gib: float) -> int:
+    """The calls that it takes to ask once for each of so many groups, which came together."""
+    admission = Admission(DispatcherLimits(2, memory_bytes=16 * GIB), clock=lambda: 0.0)
+    groups = [group(f"g{number}", gib) for number in range(count)]
+
+    def ask() -> None:
+        admission.wait((each, SECOND) for each in groups)
+        for each in groups:
+            postponed = admission.enter(each, SECOND)
+            if postponed and postponed.wait is Wait.NEVER_FITS:
+                admission.leave(each.takes.group)
+
+    return calls(ask)
+
+
+@pytest.mark.parametrize("gib", [1, 20])
+def test_groups_that_come_together_are_decided_together(gib):
+    """Each one that came alone forced a decision over all: 10,000 groups took ten minutes."""
+    assert asked_once(800, gib) < 6 * asked_once(200, gib)
 
 
 def test_what_is_decided_is_decided_again_once_time_has_passed():
