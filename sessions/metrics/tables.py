@@ -51,11 +51,12 @@ class TableSizes:
 @dataclass(frozen=True, slots=True)
 class TablesSeen:
     """All tables of a watcher, by catalog, table and branch. `unreadable`: how many could not be read at the last
-    look."""
+    look. `looked_s`: when it had looked at all; `alive_s`: when it last had looked at one of them."""
 
     looked_s: float | None = None
     tables: Mapping[tuple[str, str, str], TableSizes] = field(default_factory=dict)
     unreadable: int = 0
+    alive_s: float | None = None
 
 
 def total(parts: Iterable[TableSizes]) -> TableSizes:

@@ -17,7 +17,7 @@ from sessions.page.server import LOOPBACK, Server, kept_to_itself, scraped
 
 _LOOKS_MISSED = 10
 _PATIENCE_S = 600.0
-"""The first look at a thousand tables takes a while."""
+"""Of one table: each that was looked at is a sign of life, for a look at a thousand takes a while."""
 
 
 class GaugesServer(Server):
@@ -43,9 +43,7 @@ class GaugesServer(Server):
 
     async def _healthz(self, request: Request) -> Response:
         seen = self._seen()
-        silent_s = self._clock() - (self._began_s if seen.looked_s is None else seen.looked_s)
-        wrong = (
-            f"the watcher has not looked at its tables for {silent_s:.0f} s" if silent_s > self._patience_s else None
-        )
+        silent_s = self._clock() - (self._began_s if seen.alive_s is None else seen.alive_s)
+        wrong = f"the watcher has not looked at a table for {silent_s:.0f} s" if silent_s > self._patience_s else None
         answer = {"status": wrong or "ok", "unreadable": seen.unreadable}
         return JSONResponse(answer, 200 if wrong is None else 503)

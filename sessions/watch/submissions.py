@@ -19,6 +19,7 @@ text that watchers of the version before cannot read: else they would begin at s
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from deltacompact.base.batching import batched
 from deltacompact.base.errors import NotFoundError
+from deltacompact.base.partitions import side_by_side
 from deltacompact.storage.numbered import listed
 from deltacompact.storage.objects import ObjectStore
 from sessions.base.ids import session_id
@@ -45,6 +47,8 @@ from sessions.records.trigger_ends import (
 
 FOLDED_AT = 64
 """How many slots of ended job runs must be there before they are folded."""
+READ_AT_ONCE = 16
+"""After a restart a table has dozens of slots and as many job runs to read: several at a time."""
 _FOLDED = b'{"folded": "into watch-history/ by a newer release"}'
 
 
@@ -187,9 +191,9 @@ class Submissions:
     def _read_new(self) -> bool:
         """Read the new slots. False: some are missing before them, because another watcher has folded."""
         new = listed(self._store, slots_folder(self.digest), self._next - 1 if self._next else None)
-        while self._next in new:
-            self._read_slot(self._next)
-            self._next += 1
+        end = next(slot for slot in itertools.count(self._next) if slot not in new)
+        side_by_side(range(self._next, end), self._read_slot, READ_AT_ONCE)
+        self._next = end
         return max(new, default=-1) < self._next
 
     def _read_slot(self, slot: int) -> None:
@@ -208,9 +212,7 @@ class Submissions:
             gone = [slot for slot in self._known if slot < folded.next and slot not in folded.open]
             for slot in gone:
                 del self._known[slot]
-            for slot in folded.open:
-                if slot not in self._known:
-                    self._read_slot(slot)
+            side_by_side([slot for slot in folded.open if slot not in self._known], self._read_slot, READ_AT_ONCE)
             self._next = max(self._next, folded.next)
         self._folded = folded
 

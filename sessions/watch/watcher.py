@@ -17,13 +17,14 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from deltacompact import DeltaStreamCatalog
 from deltacompact.base.errors import CorruptionError, DeltaCompactError, NotFoundError
 from deltacompact.base.model import ICEBERG, partition_text
+from deltacompact.base.partitions import side_by_side
 from deltacompact.base.wording import one_line
 from deltacompact.catalog.opening import is_iceberg_catalog, open_catalog
 from deltacompact.storage.opening import open_store
@@ -40,7 +41,7 @@ from sessions.watch.evaluate import Decision, TriggerAction, TriggerHistory, eva
 from sessions.watch.orphans import OrphanCounts, orphan_bytes
 from sessions.watch.policy import Policies, Policy
 from sessions.watch.statistics import Statistics, branch_statistics, statistics_of
-from sessions.watch.submissions import Ended, Submission, Submissions, SubmittedPartition, batches
+from sessions.watch.submissions import READ_AT_ONCE, Ended, Submission, Submissions, SubmittedPartition, batches
 
 if TYPE_CHECKING:  # importing PyIceberg takes a second
     from deltacompact.catalog.iceberg import IcebergCatalog
@@ -139,7 +140,9 @@ class Watcher:
                 unreadable += 1
                 with contextlib.suppress(DeltaCompactError):
                     table.stay()
-        self.seen = TablesSeen(self.clock(), sizes, unreadable)
+            self.seen = replace(self.seen, alive_s=self.clock())
+        now_s = self.clock()
+        self.seen = TablesSeen(now_s, sizes, unreadable, now_s)
         self._orphans.look(self.clock())
         return decided
 
@@ -152,15 +155,15 @@ class Watcher:
     def under_way(self) -> list[JobRun]:
         """The open job runs, read once a look: each of many tables asks for them."""
         if self._under_way is None:
-            self._under_way = list(self._read_open())
+            marked = [mark.job_run_id for mark in self._state.open_job_runs()]
+            self._under_way = [run for run in side_by_side(marked, self._read_open, READ_AT_ONCE) if run is not None]
         return self._under_way
 
-    def _read_open(self) -> Iterator[JobRun]:
-        for mark in self._state.open_job_runs():
-            with contextlib.suppress(NotFoundError, CorruptionError):
-                run = self._state.job_run(mark.job_run_id).value
-                if not run.state.ended:
-                    yield run
+    def _read_open(self, job_run_id: str) -> JobRun | None:
+        with contextlib.suppress(NotFoundError, CorruptionError):
+            run = self._state.job_run(job_run_id).value
+            return None if run.state.ended else run
+        return None
 
 
 class _WatchedTable:
@@ -242,7 +245,8 @@ class _WatchedTable:
         self, found: Sequence[Statistics], submissions: list[Submission], now_s: float
     ) -> dict[str, TriggerHistory]:
         """The history of each partition, by its session's id."""
-        running = self._running(submissions, now_s)
+        keys = next((list(statistics.partition) for statistics in found), [])
+        running = self._running(submissions, now_s, keys)
         submitted, never = self._submissions.submitted(self._ended), SubmittedPartition()
         histories = {}
         for name in (session_id(statistics.partition) for statistics in found):
@@ -252,11 +256,13 @@ class _WatchedTable:
             )
         return histories
 
-    def _running(self, submissions: list[Submission], now_s: float) -> dict[str, str]:
-        """What job runs under way do, by session id; "" stands for all partitions."""
+    def _running(self, submissions: list[Submission], now_s: float, keys: Sequence[str]) -> dict[str, str]:
+        """What job runs under way do, by session id; "" stands for all partitions. `keys`: of the table's partitions,
+        in its order."""
         ours = [run for run in self._watcher.under_way() if self._is_ours(run.document)]
-        running = {name: f"job run {run.id} works on it" for run in ours for name in _named(run.document)}
-        goes_on = {submission.job_run_id: self._goes_on(submission) for submission in submissions}
+        running = {name: f"job run {run.id} works on it" for run in ours for name in _named(run.document, keys)}
+        outcomes = side_by_side(submissions, self._goes_on, READ_AT_ONCE)
+        goes_on = {each.job_run_id: outcome for each, outcome in zip(submissions, outcomes, strict=True)}
         if None in goes_on.values():
             self._ended |= self._submissions.ends()  # of records that have expired
             left = {submission.job_run_id for submission in self._submissions.not_folded()}
@@ -355,13 +361,18 @@ class _WatchedTable:
             self._kept_s = now_s
 
 
-def _named(document: Mapping[str, Any]) -> list[str]:
+def _named(document: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
+    """The ids of a document's sessions, where `keys` is the order of the table's partition keys: a document may have
+    another one. "" stands for all partitions."""
     if NamedStreams.of(document).partitions is None:
         return [""]
     if str(document.get("catalog")).startswith(ICEBERG):
         return [session_id(branch_of(document))]
+    place = {key: number for number, key in enumerate(keys)}
     return [
-        session_id({key: partition_text(value) for key, value in partition.items()})
+        session_id(
+            {key: partition_text(partition[key]) for key in sorted(partition, key=lambda key: place.get(key, 0))}
+        )
         for partition in document["partitions"]
     ]
 

@@ -69,7 +69,12 @@ def test_a_watcher_that_looks_no_more_is_not_healthy():
         assert httpx.get(served.address + "healthz").status_code == 200, "its first look takes a while"
         now_s[0] += 2
         assert httpx.get(served.address + "healthz").status_code == 503
-        seen[0] = TablesSeen(now_s[0], {("/lake", "t", ""): TableSizes(oldest_delta_s=NOW_S, deltas=1)})
+        seen[0] = TablesSeen(alive_s=now_s[0])
+        assert httpx.get(served.address + "healthz").status_code == 200, (
+            "each table that it looked at is a sign of life"
+        )
+        table = TableSizes(oldest_delta_s=NOW_S, deltas=1)
+        seen[0] = TablesSeen(now_s[0], {("/lake", "t", ""): table}, alive_s=now_s[0])
         assert httpx.get(served.address + "healthz").status_code == 200
         now_s[0] += 60
         text = httpx.get(served.address + "metrics").text

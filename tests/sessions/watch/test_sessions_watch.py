@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 import jsonschema
 import pyarrow as pa
 import pytest
+from counting_store import CountingStore
 from iceberg_fixtures import lake  # noqa: F401  (fixture)
 from sessions_clock import clock  # noqa: F401
 from sessions_records import job_run
@@ -669,6 +670,61 @@ def test_open_job_runs_are_read_once_for_all_tables(place):
     assert decided == {"t0": "deltas", "t1": "running", "t2": "deltas", "t3": "deltas"}
     assert sum(kind == "list" and path == "open/" for kind, path in read) == 1
     assert sum("run-0" in path for _, path in read) <= 2
+
+
+def test_a_job_run_whose_document_has_the_keys_in_another_order_is_waited_for(place):
+    table = place.catalog.create_table("pairs", ["day", "shop"], ["id"])
+    for shop in ("a", "b"):
+        table.append(pa.table({"id": [1]}), {"day": "1", "shop": shop})
+    document = {
+        "version": 1,
+        "catalog": place.lake,
+        "source_table_id": "pairs",
+        "partitions": [{"shop": "a", "day": 1}],
+    }
+    place.state.accept(job_run("by-hand", document=document))
+    looked = place.watcher(source_table_id="pairs", when=[{"deltas": 1}]).look()
+    assert {each.partition["shop"]: each.decision.reason.value for each in looked} == {"a": "running", "b": "deltas"}
+
+
+def test_a_watcher_that_starts_reads_slots_and_job_runs_side_by_side(place):
+    memory = MemoryStore()
+    place.state = StateStore(memory)
+    place.append()
+    watcher = place.watcher()
+    (log,) = (table._submissions for table in watcher._tables.values())
+    for number in range(40):
+        assert log.put(
+            submissions.Submission("p", log.next_job_run_id(), ({"day": "1"},), NOW_S + number, "deltas", {})
+        )
+        place.state.accept(job_run(log.read_before[-1].job_run_id))
+    store = CountingStore(memory, 0.01)
+    assert reasons(place.watcher(StateStore(store)).look()) == {"1": "running"}
+    for prefix in ("watch/", "job-runs/"):
+        spans = sorted((began, ended) for began, ended, name in store._spans if name.startswith(f"get {prefix}"))
+        assert len(spans) >= 40 and max(sum(b <= began < e for b, e in spans) for began, _ in spans) >= 6, prefix
+
+
+def test_each_table_is_a_sign_of_life(place):
+    """A first look at hundreds of tables took longer than the patience of whoever asks for the watcher's health."""
+    of_tables = [
+        {"name": f"p{number}", "catalog": place.lake, "source_table_id": f"t{number}", "when": [{"deltas": 1}]}
+        for number in range(2)
+    ]
+    place.catalog.create_table("t0", primary_keys=["id"])
+    signs = []
+
+    def clock():
+        signs.append(watcher.seen.alive_s)
+        place.now_s += 1
+        return place.now_s
+
+    watcher = place.watcher()
+    watcher = Watcher(
+        Policies.model_validate({"version": 1, "policies": of_tables}), place.state, place.queue, clock=clock
+    )
+    watcher.look()
+    assert len(set(signs)) > 2 and watcher.seen.alive_s == watcher.seen.looked_s and watcher.seen.unreadable == 1
 
 
 def test_failures_make_it_wait_longer(place):
