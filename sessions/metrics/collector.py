@@ -6,7 +6,8 @@
     deltacompact_last_success_timestamp_seconds 1.7953e+09
 
 An overview has only the job runs that ended last. When a job run leaves the overview, its part of each counter is kept,
-so counters never fall; the last success is kept, too.
+so counters never fall; the last success is kept, too. A job run that runs again loses its end, and then those of the
+sessions that had failed: what its records no longer have is kept as well.
 
 Labels are states, stages and kinds, of which there are few. Of job runs, only the 50 open ones with the least slack
 have a label of their own.
@@ -47,9 +48,14 @@ class RecordsCollector(Collector):
         with self._lock:
             now = {seen.run.id: seen for seen in overview.job_runs}
             gone = Overview(overview.at_s, tuple(seen for name, seen in self._seen.items() if name not in now))
+            if gone.job_runs:
+                self._gone.update(_counts(gone))
+            for name, seen in now.items():
+                before = self._seen.get(name, seen)
+                if seen.run.life and seen != before:
+                    at_s = overview.at_s
+                    self._gone += _counts(Overview(at_s, (before,))) - _counts(Overview(at_s, (seen,)))
             self._seen = now
-            for metric in metrics_of(gone) if gone.job_runs else ():
-                self._gone.update({_name_and_labels(sample): sample.value for sample in _counted(metric)})
             added = dict(self._gone)
             self._succeeded_s = max(filter(None, (self._succeeded_s, _succeeded_s(overview))), default=None)
             succeeded = {} if self._succeeded_s is None else {(): self._succeeded_s}
@@ -166,6 +172,13 @@ def _states(kind: type[JobRunState] | type[SessionState], states: Iterable[str])
     """The number of records in each state, with 0 for states that have none."""
     counted = Counter(states)
     return {(state.value,): counted[state] for state in kind}
+
+
+def _counts(overview: Overview) -> Counter[tuple[str, tuple[str, ...]]]:
+    """The counters of an overview, by name and labels."""
+    return Counter(
+        {_name_and_labels(sample): sample.value for metric in metrics_of(overview) for sample in _counted(metric)}
+    )
 
 
 def _counted(metric: Metric) -> list[Sample]:

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from prometheus_client.core import CounterMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 from sessions_records import NOW_S, OUTCOME, job_run, session, succeeded
 from stores import InterceptedStore
@@ -20,6 +21,7 @@ from sessions.metrics.tables import TABLES_MAX, TablesCollector, TableSizes, Tab
 from sessions.overview.adherence import Outturn, adherence, outturns
 from sessions.overview.overview import OverviewReader
 from sessions.queues.opening import open_queue
+from sessions.records.lives import retry
 from sessions.records.state_store import StateStore
 from sessions.runner.reporting import SessionReport
 
@@ -97,6 +99,42 @@ def test_the_last_success_is_known_although_its_record_went():
     assert told() == [NOW_S + 400]
     overviews.append(overviews[0])
     assert told() == [NOW_S + 400]
+
+
+def test_counters_do_not_fall_when_a_job_run_runs_again():
+    """Prometheus took the fall for a restart, so it counted all failures once more, and the alert fired."""
+    state = written(MemoryStore(), runs=2, days=2)
+
+    def fails(number):
+        run = state.job_run("run-0")
+        for stored in list(state.stored_sessions("run-0")):
+            if stored.value.id == run.value.session_ids[0]:
+                state.change_session(stored, replace(stored.value, state=SessionState.FAILED, attempts=number))
+            elif not stored.value.state.ended:
+                state.change_session(stored, succeeded(stored.value))
+        failed = replace(run.value, state=JobRunState.FAILED, finished_s=NOW_S + number)
+        state.change_job_run(run, failed)
+        state.close(failed)
+
+    def told():
+        found = [metric for metric in collector.collect() if isinstance(metric, CounterMetricFamily)]
+        return {(each.name, *each.labels.values()): each.value for metric in found for each in metric.samples}
+
+    collector = RecordsCollector(lambda: OverviewReader(state, None, lambda: NOW_S + 60).read())
+    fails(3)
+    before = told()
+    assert before["deltacompact_job_run_ends_total", "true"] == 1
+    retry(state, "run-0")
+    assert told() == before
+    stored = state.session("run-0", state.job_run("run-0").value.session_ids[0])
+    state.change_session(stored, replace(stored.value, state=SessionState.PLANNED, attempts=0, finished_s=None, life=1))
+    assert told() == before
+    fails(2)
+    after = told()
+    assert after["deltacompact_job_run_ends_total", "true"] == 2
+    assert after["deltacompact_session_ends_total", "true"] == 2
+    assert after["deltacompact_session_attempts_total",] == before["deltacompact_session_attempts_total",] + 2
+    assert told() == after
 
 
 def samples(text: bytes) -> list[tuple]:
