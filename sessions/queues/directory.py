@@ -120,7 +120,7 @@ class DirectoryQueue:
             yield letter
 
     def redrive(self, dead: DeadLetter) -> None:
-        self._write(self._folder / "ready" / f"{dead.id}.0", _encoded(dead.body))
+        self.send(dead.body)  # under a new name, which says when: what was sent before a job run ended is its duplicate
         self.drop(dead)
 
     def drop(self, dead: DeadLetter) -> None:

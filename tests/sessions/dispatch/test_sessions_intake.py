@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
@@ -12,6 +13,7 @@ from stores import Crash, FailsAt, InterceptedStore
 
 from deltacompact.base.errors import StoreError
 from deltacompact.storage.memory import MemoryStore
+from sessions.base.model import JobRunState
 from sessions.cli import run
 from sessions.dispatch.intake import Intake
 from sessions.documents.allow_list import AllowList
@@ -48,6 +50,23 @@ def test_a_message_without_id_is_known_by_its_own(queue, clock):
     queue.receive(1, 0)  # by somebody who died
     clock.now_s += 31
     assert take_all(queue, store) == [message_id]
+
+
+def test_a_dead_letter_that_is_sent_back_runs_once_its_id_is_free(queue, clock):
+    """It kept its sending time, lay before the end of the job run that had its id, and died again."""
+    store = MemoryStore()
+    state = StateStore(store)
+    for version in (DOCUMENT, {**DOCUMENT, "source_table_id": "other"}):
+        queue.send(json.dumps(version))
+    assert take_all(queue, store) == ["run-1"] and queue.depth().dead == 1
+    stored = state.job_run("run-1")
+    clock.now_s += 10
+    state.change_job_run(stored, replace(stored.value, state=JobRunState.FAILED, finished_s=clock.now_s))
+    clock.now_s += 10
+    (letter,) = queue.dead_letters()
+    queue.redrive(letter)
+    assert take_all(queue, store) == ["run-1"] and queue.depth().dead == 0
+    assert state.job_run("run-1").value.document["source_table_id"] == "other"
 
 
 @pytest.mark.parametrize("fault", [StoreError, Crash])

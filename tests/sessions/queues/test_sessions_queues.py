@@ -301,7 +301,8 @@ def test_a_document_that_is_no_utf8_survives_the_way(tmp_path):
     queue.dead_letter(message, DeadReason.INVALID_DOCUMENT, "", "no UTF-8")
     (letter,) = queue.dead_letters()
     queue.redrive(letter)
-    assert (tmp_path / "ready" / "by-hand.0").read_bytes() == b"\xff\xfe{}"
+    (again,) = (tmp_path / "ready").iterdir()
+    assert again.read_bytes() == b"\xff\xfe{}"
 
 
 @pytest.mark.parametrize("name", ["ready/{id}.0", "leased/{id}.1.{receipt}"])
