@@ -3,6 +3,7 @@
     ours, no topic    ->  nothing, until we end run-1
     pending/run-1     ->  read run-1, list its events, publish the unmarked ones, mark them
                           run-1 has ended: record the events that a crash kept back, send them, remove pending/run-1
+    thousands wait    ->  some are read by threads and sent, then the next ones: what was sent stays sent
     the topic fails   ->  run-1 is tried again after 1, 2, 4, … 300 s; no job run waits for its events
 
 A dispatcher delivers the events of job runs that it claimed, and of those that it accepted and nobody has claimed yet.
@@ -12,15 +13,17 @@ minutes later. So two dispatchers may send the same event; it has the same id bo
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from deltacompact.base.errors import CorruptionError, DeltaCompactError, NotFoundError
+from deltacompact.base.partitions import side_by_side
 from deltacompact.base.wording import one_line
 from sessions.base.model import JobRun
 from sessions.events.event import EventType
@@ -42,6 +45,9 @@ _STRAY_S = 60.0
 _GIVEN_UP_S = 24 * 3600.0
 """Events that a topic did not take within this time after the end of a job run are given up: they stay in the
 record."""
+_READ_MAX, _READERS = 160, 16
+"""How many events are read before they are sent, and how many at a time."""
+_STOP_WITHIN_S = 20.0
 _ENDS = (EventType.JOB_RUN_SUCCEEDED, EventType.JOB_RUN_FAILED, EventType.JOB_RUN_CANCELLED)
 
 
@@ -86,9 +92,11 @@ class Courier:
         self._thread.start()
 
     def stop(self) -> None:
-        """Deliver the events recorded so far once more, and end."""
+        """Deliver the events recorded so far once more, and end. What does not go out in time is left to others."""
         self._stopping.set()
-        self._thread.join()
+        self._thread.join(_STOP_WITHIN_S)
+        if self._thread.is_alive():
+            logger.warning("events are left for other dispatchers: they could not be sent within %g s", _STOP_WITHIN_S)
 
     def deliver(self) -> None:
         """Send the unsent events of every job run that may have some."""
@@ -164,18 +172,24 @@ class Courier:
             recorder.forget(job_run_id)  # the dispatcher that claimed it delivers
         return job_run_id in recorder.accepted
 
-    def _send(self, topic: Topic, run: JobRun, recorded: set[str], sent: set[str]) -> None:
+    def _send(self, topic: Topic, run: JobRun, recorded: Mapping[str, float], sent: set[str]) -> None:
         """Publish the unsent events, the oldest first."""
-        unsent = [(name, data) for name in recorded - sent if (data := self._event(run, name)) is not None]
-        unsent.sort(key=lambda event: (json.loads(event[1])["time"], event[0]))
-        for start in range(0, len(unsent), BATCH_MAX):
-            batch = unsent[start : start + BATCH_MAX]
-            taken = topic.publish(run.id, batch)
-            if taken:
-                self._outbox.mark_sent(run.id, taken)
-                sent |= set(taken)
-            if len(taken) < len(batch):
-                raise RuntimeError(f"{topic.arn} took {len(taken)} of {len(batch)} events")
+        names = sorted(recorded.keys() - sent, key=lambda name: (recorded[name], name))
+        for start in range(0, len(names), _READ_MAX):
+            some = names[start : start + _READ_MAX]
+            read = side_by_side(some, functools.partial(self._event, run), _READERS)
+            unsent = [(name, data) for name, data in zip(some, read, strict=True) if data is not None]
+            unsent.sort(key=lambda event: (json.loads(event[1])["time"], event[0]))
+            for first in range(0, len(unsent), BATCH_MAX):
+                self._send_batch(topic, run, unsent[first : first + BATCH_MAX], sent)
+
+    def _send_batch(self, topic: Topic, run: JobRun, batch: Sequence[tuple[str, bytes]], sent: set[str]) -> None:
+        taken = topic.publish(run.id, batch)
+        if taken:
+            self._outbox.mark_sent(run.id, taken)
+            sent |= set(taken)
+        if len(taken) < len(batch):
+            raise RuntimeError(f"{topic.arn} took {len(taken)} of {len(batch)} events")
 
     def _event(self, run: JobRun, name: str) -> bytes | None:
         """The bytes of an event. None: it is damaged; that is noted, and the others are sent."""
@@ -224,6 +238,6 @@ class Courier:
                 return
 
 
-def _says_the_end(recorded: set[str], run: JobRun) -> bool:
+def _says_the_end(recorded: Container[str], run: JobRun) -> bool:
     """Whether a recorded event says that the job run has ended, in this life."""
     return any(f"{kind}~~{run.life}" in recorded for kind in _ENDS)

@@ -35,11 +35,12 @@ class Outbox:
         """Record an event. False: it is there already."""
         return self._store.put_if_absent(_path(event.job_run_id, event.name), event.to_bytes())
 
-    def recorded(self, job_run_id: str) -> set[str]:
-        """Names of the events of a job run. Objects of others in their folder are left out."""
+    def recorded(self, job_run_id: str) -> dict[str, float]:
+        """Names of the events of a job run, and when each was recorded. Objects of others in their folder are left
+        out."""
         folder, ending = f"job-runs/{job_run_id}/events/", ".json"
-        names = (stat.path.removeprefix(folder) for stat in self._store.list(folder))
-        return {name.removesuffix(ending) for name in names if name.endswith(ending) and "/" not in name}
+        listed = [(stat.path.removeprefix(folder), stat.modified_s) for stat in self._store.list(folder)]
+        return {name.removesuffix(ending): at_s for name, at_s in listed if name.endswith(ending) and "/" not in name}
 
     def read(self, job_run_id: str, name: str) -> bytes:
         return self._store.get(_path(job_run_id, name))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import replace
 
 import boto3
 import jsonschema
 import pytest
+from counting_store import CountingStore
 from sessions_records import NOW_S, OUTCOME, job_run, plan, session, succeeded
 from sns_topic import topic  # noqa: F401
 from stores import FailsAt, InterceptedStore
@@ -183,6 +185,48 @@ def test_a_courier_that_dies_after_sending_sends_again(topic):
     Courier(StateStore(store), arn, clock=lambda: NOW_S).deliver()
     again = [event["id"] for event in received()]
     assert sorted(again) == [f"run-1/{name}" for name in TOLD] and first <= set(again)
+
+
+def test_events_of_a_large_job_run_go_out_while_others_are_read(topic):
+    """All were read before the first went out, and one that could not be read held all of them up."""
+    arn, received = topic
+    memory = MemoryStore()
+    live_through(observed(memory))
+    late = [replace(event, ordinal=number) for event in events_of_job_run(ACCEPTED) for number in range(1, 400)]
+    for event in late:
+        assert Outbox(memory).record(event)
+    fails = max(Outbox(memory).recorded("run-1").items(), key=lambda named: (named[1], named[0]))[0]
+
+    def intercept(kind, path, act):
+        if kind == "get" and path.endswith(f"/events/{fails}.json"):
+            raise StoreError("no route")
+        return act()
+
+    store = CountingStore(memory, 0.002)
+    Courier(StateStore(InterceptedStore(store, intercept)), arn, clock=lambda: NOW_S).deliver()
+    first = {event["id"] for event in received()}
+    assert len(first) >= 320 and store.at_once_max >= 4
+    Courier(StateStore(memory), arn, clock=lambda: NOW_S).deliver()
+    rest = {event["id"] for event in received()}
+    assert not first & rest and len(first | rest) == len(TOLD) + len(late)
+
+
+def test_a_courier_that_is_told_to_stop_waits_for_no_store_without_end(monkeypatch, caplog):
+    monkeypatch.setattr("sessions.events.courier._STOP_WITHIN_S", 0.05)
+    go_on = threading.Event()
+
+    def intercept(kind, path, act):
+        assert go_on.wait(60)
+        return act()
+
+    courier = Courier(StateStore(InterceptedStore(MemoryStore(), intercept)))
+    courier.start()
+    try:
+        courier.stop()
+        assert "events are left for other dispatchers" in caplog.text
+    finally:
+        go_on.set()
+        courier._thread.join()
 
 
 def test_a_topic_that_fails_is_tried_again_with_growing_waits_and_holds_nobody_up(topic):
