@@ -87,13 +87,15 @@ class Clusters:
         import yaml
 
         from deltacompact.base.errors import InputError
-        from sessions.launchers.ray_cluster import ClusterOptions, RayClusterLauncher
+        from deltacompact.base.wording import one_line
+        from sessions.launchers.ray_cluster import ClusterOptions, RayClusterLauncher, check_template
 
+        folder, options = self.folder / "clusters", ClusterOptions(spot=not self.on_demand)
         try:
             template = yaml.safe_load(Path(path).read_text())
-        except yaml.YAMLError as error:
-            raise InputError(f"--ray-clusters {path}: {error}") from None
-        folder, options = self.folder / "clusters", ClusterOptions(spot=not self.on_demand)
+            check_template(template, self._table, options)
+        except (InputError, yaml.YAMLError, OSError, ValueError) as error:
+            raise InputError(f"--ray-clusters {path}: {one_line(error)}") from None
         return RayClusterLauncher(template, self._table, folder, self.state_uri, options)
 
     def _kuberay(self, image: str) -> KubeRayLauncher:

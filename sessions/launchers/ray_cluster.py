@@ -24,7 +24,8 @@ from typing import Any
 
 import yaml
 
-from deltacompact.base.errors import StoreError
+from deltacompact.base.errors import InputError, StoreError
+from deltacompact.base.wording import one_line
 from deltacompact.planning import sizing
 from sessions.launchers import ray_jobs
 from sessions.launchers.launcher import GroupSpec, GroupStatus
@@ -93,6 +94,20 @@ def render(template: Mapping[str, Any], spec: GroupSpec, prices: Prices, options
         for command in rendered["worker_start_ray_commands"]
     ]
     return rendered
+
+
+def check_template(template: Any, prices: Prices, options: ClusterOptions) -> None:
+    """Render a cluster once, before any group wants one. Raises InputError, of one line, where that cannot be done."""
+    if not isinstance(template, Mapping):
+        raise InputError("it is no mapping, as cluster.yaml of Ray's cluster launcher is")
+    spec = GroupSpec("run.1.g.1", "s3://state", "run", "g", 1, "ray", "ray_cluster", prices.head, 1, 1, 0)
+    try:
+        render(template, spec, prices, options)
+    except KeyError as error:
+        raise InputError(f"it lacks {error.args[0]!r}") from error
+    except (TypeError, AttributeError, IndexError) as error:
+        said = "it has not the form of cluster.yaml of Ray's cluster launcher"
+        raise InputError(f"{said}: {one_line(error)}") from error
 
 
 def _set_node(config: dict[str, Any], instance: NodeType, spec: GroupSpec, options: ClusterOptions) -> None:

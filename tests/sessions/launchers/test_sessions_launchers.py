@@ -88,6 +88,27 @@ def test_options_that_do_not_fit_together_are_refused(tmp_path: Path, options: d
         _ = Clusters(**{"max_workers": 8, "state_uri": STATE, "folder": tmp_path, **options}).offers  # type: ignore
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "it is no mapping"),
+        ("[a, b]", "it is no mapping"),
+        ("a: [", "YAML|expected|parsing"),
+        ("provider: {type: aws}", "it lacks 'available_node_types'"),
+        ("available_node_types: {head: {}, worker: {}}", "it lacks 'node_config'"),
+        ("available_node_types: []", "it has not the form of cluster.yaml"),
+        ("available_node_types: {head: , worker: 1}", "it has not the form of cluster.yaml"),
+    ],
+)
+def test_a_template_that_no_cluster_can_be_made_of_is_refused_at_once(tmp_path: Path, text: str, said: str) -> None:
+    """Each job run was tried for six hours: the error came in a thread, as one of the launch."""
+    template = tmp_path / "cluster.yaml"
+    template.write_text(text)
+    with pytest.raises(InputError, match=said) as refused:
+        _ = Clusters(8, STATE, tmp_path, str(template)).launchers
+    assert str(template) in str(refused.value) and "\n" not in str(refused.value)
+
+
 EMBEDDING = """
 import os, pathlib, signal, sys, time
 from multiprocessing import forkserver
