@@ -10,12 +10,11 @@ import click
 from sessions.cli.options import json_option, state_option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from sessions.base.model import Delay, JobRun, JobRunSession
     from sessions.records.state_store import StateStore
 
 _LOGS_NAMED = 5
+_READ_AT_ONCE = 16
 
 
 @click.command()
@@ -77,13 +76,13 @@ def _document(store: StateStore, runs: list[JobRun], in_full: bool) -> dict[str,
 
     told = []
     delays = _delays(store, runs)
-    for run in runs:
+    for run, sessions in _with_sessions(store, runs):
         document = as_document(run)
         delay = delays.get(run.id)
         document["waits"] = None if delay is None else {"reason": delay.reason, "text": delay.text}
         if in_full:
             document["logs"] = _logs(store, run)
-        document["sessions"] = [as_document(session) for session in store.sessions(run.id)]
+        document["sessions"] = [as_document(session) for session in sessions]
         told.append(document)
     said = [{**as_document(heard.dispatcher), "heard_of_s": heard.modified_s} for heard in store.dispatchers()]
     return {"job_runs": told, "dispatchers": said, "unreadable": store.unreadable.why}
@@ -102,8 +101,7 @@ def _print(store: StateStore, runs: list[JobRun], in_full: bool) -> None:
     sessions: list[JobRunSession] = []
     now_s = clock_of(store)()
     delays = _delays(store, runs)
-    for run in runs:
-        sessions = list(store.sessions(run.id))
+    for run, sessions in _with_sessions(store, runs):
         table.add_row(
             run.id,
             visible(str(run.document.get("source_table_id", ""))),
@@ -124,6 +122,14 @@ def _print(store: StateStore, runs: list[JobRun], in_full: bool) -> None:
             out.print(visible(f"printed: {uri}"), soft_wrap=True)
 
 
+def _with_sessions(store: StateStore, runs: list[JobRun]) -> list[tuple[JobRun, list[JobRunSession]]]:
+    """The job runs, each with its sessions, which are read side by side."""
+    from deltacompact.base.partitions import side_by_side
+
+    sessions = side_by_side(runs, lambda run: list(store.sessions(run.id)), _READ_AT_ONCE)
+    return list(zip(runs, sessions, strict=True))
+
+
 def _logs(store: StateStore, run: JobRun) -> list[str]:
     """Where that lies what its groups printed, the latest last."""
     from sessions.records.kept_logs import kept_logs
@@ -140,16 +146,21 @@ def _delays(store: StateStore, runs: list[JobRun]) -> dict[str, Delay]:
     from sessions.overview.overview import clock_of
 
     now_s = clock_of(store)()
-    every = runs if len(runs) > 1 else list(_open_ones(store))
+    every = runs if len(runs) > 1 else _open_ones(store)
     return delays_of(every, [report.dispatcher for report in store.dispatchers() if report.is_there(now_s)])
 
 
-def _open_ones(store: StateStore) -> Iterator[JobRun]:
+def _open_ones(store: StateStore) -> list[JobRun]:
     from deltacompact.base.errors import CorruptionError, NotFoundError
+    from deltacompact.base.partitions import side_by_side
 
-    for mark in store.open_job_runs():
+    def read(job_run_id: str) -> list[JobRun]:
         with contextlib.suppress(NotFoundError, CorruptionError):
-            yield store.job_run(mark.job_run_id).value
+            return [store.job_run(job_run_id).value]
+        return []
+
+    marked = [mark.job_run_id for mark in store.open_job_runs()]
+    return [run for found in side_by_side(marked, read, _READ_AT_ONCE) for run in found]
 
 
 def _print_unreadable(store: StateStore) -> None:

@@ -27,9 +27,10 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, islice
 
 from deltacompact.base.errors import DeltaCompactError, NotFoundError
+from deltacompact.base.partitions import side_by_side
 from deltacompact.base.wording import one_line
 from deltacompact.storage.objects import ObjectStat, discard, unfinished
 from sessions.base.model import JobRun
@@ -40,6 +41,8 @@ from sessions.records.trigger_ends import remember_end
 from sessions.records.unwatched import unwatched
 
 _LOG = logging.getLogger("sessions")
+_AT_ONCE = 16
+"""Job runs that are read and removed at a time: each costs half a dozen requests, one after another."""
 _UNWATCHED_S = 3 * 24 * 3600.0
 
 
@@ -54,37 +57,26 @@ class Expired:
     unreadable: list[str] = field(default_factory=list)
     unwatched: int = 0
 
+    def add(self, other: Expired) -> None:
+        self.job_run_ids += other.job_run_ids
+        self.objects += other.objects
+        self.unsent += other.unsent
+        self.unreadable += other.unreadable
+        self.unwatched += other.unwatched
+
 
 def expire(state: StateStore, older_than_s: float, dry_run: bool = False) -> Expired:
     """Remove the job runs that ended more than `older_than_s` seconds ago. Safe beside dispatchers, watchers and the
     page."""
     now_s = state.now_s()
     ended_before_s = now_s - older_than_s
-    unsent, logs = set(Outbox(state.store).expected()), _logs(state)
-    done, left = Expired(), set()
-    for job_run_id, listed in _folders(state):
-        left.add(job_run_id)
-        if not any(stat.modified_s <= ended_before_s for stat in listed):
-            continue
-        try:
-            stored = state.job_run(job_run_id)
-        except NotFoundError:
-            continue  # it is being accepted, or the folder is not a job run's
-        except DeltaCompactError as error:
-            _LOG.warning("job run %s stays: %s", job_run_id, one_line(error))
-            done.unreadable.append(job_run_id)
-            continue
-        if not stored.value.state.ended or stored.modified_s > ended_before_s:
-            continue
-        if job_run_id in unsent:
-            done.unsent.append(job_run_id)
-            continue
-        paths = [stat.path for stat in listed]
-        if not dry_run:
-            _remove(state, stored, paths, logs.get(job_run_id, ()))
-        left.discard(job_run_id)
-        done.job_run_ids.append(job_run_id)
-        done.objects += len(paths) + len(logs.get(job_run_id, ()))
+    old = _OldJobRuns(state, ended_before_s, frozenset(Outbox(state.store).expected()), _logs(state), dry_run)
+    done, left, folders = Expired(), set(), _folders(state)
+    while some := list(islice(folders, _AT_ONCE)):
+        for (job_run_id, _), of_one in zip(some, side_by_side(some, old.of, _AT_ONCE), strict=True):
+            done.add(of_one)
+            if not of_one.job_run_ids:
+                left.add(job_run_id)
     for paths in unwatched(state.store, min(ended_before_s, now_s - _UNWATCHED_S), left):
         if not dry_run:
             state.store.delete(paths[:-1])
@@ -94,6 +86,38 @@ def expire(state: StateStore, older_than_s: float, dry_run: bool = False) -> Exp
     if state.folder is not None and not dry_run:
         discard(state.store, [begun for begun in unfinished(state.store, "") if begun.modified_s <= ended_before_s])
     return done
+
+
+@dataclass(frozen=True, slots=True)
+class _OldJobRuns:
+    """`unsent`: job runs with events to send. `logs`: of groups, by job run."""
+
+    state: StateStore
+    ended_before_s: float
+    unsent: frozenset[str]
+    logs: Mapping[str, list[str]]
+    dry_run: bool
+
+    def of(self, folder: tuple[str, list[ObjectStat]]) -> Expired:
+        """Expire one job run, if its time has come."""
+        job_run_id, listed = folder
+        if not any(stat.modified_s <= self.ended_before_s for stat in listed):
+            return Expired()
+        try:
+            stored = self.state.job_run(job_run_id)
+        except NotFoundError:
+            return Expired()  # it is being accepted, or the folder is not a job run's
+        except DeltaCompactError as error:
+            _LOG.warning("job run %s stays: %s", job_run_id, one_line(error))
+            return Expired(unreadable=[job_run_id])
+        if not stored.value.state.ended or stored.modified_s > self.ended_before_s:
+            return Expired()
+        if job_run_id in self.unsent:
+            return Expired(unsent=[job_run_id])
+        paths, logs = [stat.path for stat in listed], self.logs.get(job_run_id, ())
+        if not self.dry_run:
+            _remove(self.state, stored, paths, logs)
+        return Expired([job_run_id], len(paths) + len(logs))
 
 
 def _remove(state: StateStore, stored: StoredRecord[JobRun], paths: Iterable[str], logs: Iterable[str]) -> None:
@@ -111,7 +135,7 @@ def _remove(state: StateStore, stored: StoredRecord[JobRun], paths: Iterable[str
 
 
 def _folders(state: StateStore) -> Iterator[tuple[str, list[ObjectStat]]]:
-    """The objects below job-runs/, by job run. One listing; only one job run of it is in memory at once."""
+    """The objects below job-runs/, by job run. One listing; only a few job runs of it are in memory at once."""
     for job_run_id, listed in groupby(state.store.list("job-runs/"), key=lambda stat: stat.path.split("/", 2)[1]):
         yield job_run_id, list(listed)
 

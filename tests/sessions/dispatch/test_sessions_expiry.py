@@ -7,6 +7,7 @@ import os
 from dataclasses import replace
 
 import pytest
+from counting_store import CountingStore
 from sessions_clock import clock  # noqa: F401
 from sessions_records import job_run, session, succeeded
 from stores import Crash, FailsAt, InterceptedStore, copy_of
@@ -14,6 +15,7 @@ from stores import Crash, FailsAt, InterceptedStore, copy_of
 from deltacompact.storage.memory import MemoryStore
 from sessions import cli
 from sessions.base.model import JobRunState, Lease
+from sessions.cli.status import _document
 from sessions.dispatch.expiry import expire
 from sessions.events.outbox import Outbox
 from sessions.overview.overview import OverviewReader
@@ -69,6 +71,26 @@ def test_of_what_ended_long_ago_nothing_is_left_and_everything_else_stays(memory
     assert left_of(memory, "old.") == left_of(memory, "old/") == []
     assert len(left_of(memory, "young")) == len(left_of(memory, "unsent")) - 1
     assert expire(StateStore(memory), 30 * DAY_S).job_run_ids == []
+
+
+def test_job_runs_are_removed_and_shown_side_by_side(memory, clock):
+    """Each costs half a dozen requests: one after another, a thousand of them took minutes."""
+    for number in range(40):
+        ended(memory, f"old-{number:02d}")
+    clock.now_s += 40 * DAY_S
+    store = CountingStore(memory, 0.01)
+    runs = sorted(StateStore(memory).job_runs(), key=lambda run: run.id)
+    told = _document(StateStore(store), runs, False)["job_runs"]
+    assert [(each["id"], len(each["sessions"])) for each in told] == [(run.id, 1) for run in runs]
+    assert most_at_once(store, "list job-runs/old-") >= 6
+    store.reset()
+    assert expire(StateStore(store), 30 * DAY_S).job_run_ids == [run.id for run in runs]
+    assert most_at_once(store, "delete") >= 6 and ids(memory) == set()
+
+
+def most_at_once(store, named):
+    spans = [(began, end) for began, end, name in store._spans if name.startswith(named)]
+    return max(sum(began <= at < end for began, end in spans) for at, _ in spans)
 
 
 def test_the_mark_of_an_earlier_end_goes_too(memory, clock):
