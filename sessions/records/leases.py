@@ -98,7 +98,7 @@ class HeldJobRun:
         self.owner, self.epoch = stored.value.lease.owner, stored.value.lease.epoch
         self._stored = stored
         self._lock = threading.Lock()
-        self._lost = False
+        self._lost = self._ended = False
         self._renewed_s = time.monotonic()
 
     @property
@@ -133,10 +133,12 @@ class HeldJobRun:
             self._lost = True
 
     def end(self, state: JobRunState, **fields: Any) -> None:
-        """Record that the job run has ended, and give up the lease."""
+        """Record that the job run has ended, and give up the lease. May be repeated where the marks could not be
+        changed."""
         with self._lock:
-            self._change(state=state, **fields)
-            self._lost = True
+            if not self._ended:
+                self._change(state=state, **fields)
+                self._lost = self._ended = True
         self.state.close(self.run)
 
     def _change(self, **fields: Any) -> JobRun:

@@ -430,6 +430,19 @@ def test_of_two_that_claim_at_once_one_wins(state, clock):
     assert claim(state, seen_by_both, "b", 60, clock.now_s) is None
 
 
+def test_an_end_whose_marks_could_not_be_changed_is_repeated(memory, clock):
+    """It was recorded, and then said that the lease was lost; the mark of the open job run stayed."""
+    fails = FailsAt(0, kinds=("delete",))
+    state = StateStore(InterceptedStore(memory, fails))
+    state.accept(RUN)
+    held = claim(state, state.job_run("run-1"), "a", 60.0, clock())
+    with pytest.raises(StoreError):
+        held.end(JobRunState.SUCCEEDED)
+    assert fails.failed and [mark.job_run_id for mark in state.open_job_runs()] == ["run-1"]
+    held.end(JobRunState.SUCCEEDED)
+    assert list(state.open_job_runs()) == [] and state.job_run("run-1").value.state is JobRunState.SUCCEEDED
+
+
 def test_a_lease_that_is_given_back_is_free_at_once_and_its_epoch_goes_on(state, clock):
     state.accept(RUN)
     claim(state, state.job_run("run-1"), "a", 60, clock.now_s).release()
