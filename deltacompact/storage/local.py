@@ -13,7 +13,7 @@ import os
 import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
 from typing import IO, TypeVar, cast
 
@@ -188,15 +188,22 @@ class LocalStore:
         _sync_directory(target.parent)
 
     def _in_folder(self, folder: Path, act: Callable[[], Result]) -> Result:
-        """Act in a folder, and make it if it is missing. Again and again: a `delete` may remove the empty folder."""
+        """Act in a folder, and make it if it is missing. Again and again: a `delete` may remove the empty folder.
+
+        A new folder outlives a crash once its parent is synced, and only so do the files in it.
+        """
         for attempt in count():
             try:
                 return act()
             except FileNotFoundError:
                 if attempt == _FOLDER_ATTEMPTS:
                     raise
+            made = list(takewhile(lambda place: not place.is_dir(), (folder, *folder.parents)))
             with contextlib.suppress(FileExistsError):  # `exist_ok` raises it too, if the folder is just being removed
                 folder.mkdir(parents=True, exist_ok=True)
+            for place in made:
+                if place.name != self.UNFINISHED:  # nothing in it outlives a crash
+                    _sync_directory(place.parent)
         raise AssertionError("unreachable")
 
     def _tidy(self, folder: Path) -> None:
@@ -226,6 +233,8 @@ def _sync_directory(directory: Path) -> None:
         handle = os.open(directory, os.O_RDONLY)
     except FileNotFoundError:
         return  # another process has deleted the object already, and its folder with it
+    except PermissionError:
+        return  # who may not list a folder may write into it
     try:
         os.fsync(handle)
     finally:

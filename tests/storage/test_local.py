@@ -47,6 +47,25 @@ def test_a_folder_that_cannot_be_opened_is_not_empty(tmp_path, monkeypatch, erro
         list(store.list("log/"))
 
 
+@pytest.mark.parametrize("write", [LocalStore.put, LocalStore.put_if_absent])
+def test_new_folders_outlive_a_crash_and_old_ones_cost_no_sync(tmp_path, monkeypatch, write):
+    """Only the folder of the file was synced: after a power failure the folders above it could be gone, and all files
+    in them."""
+    store, fsync, synced = LocalStore(tmp_path / "new" / "lake"), os.fsync, []
+
+    def recorded(handle):
+        fsync(handle)
+        if os.path.isdir(place := os.readlink(f"/proc/self/fd/{handle}")):
+            synced.append(os.path.relpath(place, tmp_path))
+
+    monkeypatch.setattr(os, "fsync", recorded)
+    write(store, "t/day=1/a", b"1")
+    assert sorted(synced) == [".", "new", "new/lake", "new/lake/t", "new/lake/t/day=1"]
+    synced.clear()
+    write(store, "t/day=1/b", b"1")
+    assert synced == ["new/lake/t/day=1"]
+
+
 def test_a_disk_that_is_read_only_is_named_and_nothing_was_written(tmp_path, monkeypatch):
     """Else a commit "may or may not" be there."""
     catalog = deltacompact.open_catalog(tmp_path)
