@@ -716,6 +716,22 @@ def test_vacuum_keeps_what_retained_snapshots_show_and_expires_the_others(orders
     assert len(metadata) == len({manifest.path for manifest in orders.lake.state(ICEBERG).manifests})
 
 
+def test_vacuum_keeps_the_snapshot_that_was_shown_until_just_now(orders):
+    """Its age counted from its commit, so that the files of readers that had just begun were deleted."""
+    orders.append([{"id": number} for number in range(10)])
+    orders.compact()
+    orders.publish()
+    for number in range(2):
+        orders.append([{"id": number}], "delete")
+        orders.compact(purge=True)
+    first, replaced, shown = orders.lake.catalog.load_table(ICEBERG).metadata.snapshots
+    assert first.timestamp_ms < replaced.timestamp_ms < shown.timestamp_ms
+    for dry_run in (True, False):
+        held_files(orders.lake.catalog, ICEBERG, shown.timestamp_ms / 1000, dry_run)
+    assert orders.snapshots() == 2
+    assert len(orders.lake.catalog.load_table(ICEBERG).scan(snapshot_id=replaced.snapshot_id).to_arrow()) == 9
+
+
 def tagged(orders, name):
     return orders.lake.catalog.load_table(ICEBERG).metadata.refs[name].snapshot_id
 
@@ -826,9 +842,10 @@ def test_a_vacuum_whose_expiry_is_refused_or_not_answered_goes_on(orders, monkey
     monkeypatch.setattr(IcebergTable, "expire", refused)
     vacuum(orders.catalog, T, age_min_s=0, force=True)
     assert len(asked) == (2 if answer == "a compaction came first" else 1)
-    state = orders.lake.state(ICEBERG)
-    named = {snapshot.manifest_list for snapshot in state.metadata.snapshots.values()}
-    named |= {manifest.path for manifest in state.manifests}
+    table = orders.lake.catalog.load_table(ICEBERG)
+    assert len(table.metadata.snapshots) == (2 if answer == "a compaction came first" else 1)  # shown until just now
+    named = {snapshot.manifest_list for snapshot in table.metadata.snapshots}
+    named |= {each.manifest_path for snapshot in table.metadata.snapshots for each in snapshot.manifests(table.io)}
     assert {path.as_uri() for path in Path(orders.lake.folder, "warehouse").rglob("*.avro")} == named
     assert orders.shown() == orders.compacted()
 

@@ -1,7 +1,7 @@
 """Finds the files of a published table that a vacuum must keep, because snapshots of the Iceberg table refer to them.
 
-    snapshot 5, 4 days old      a, b       expired, as a version that was sealed so long ago
-    snapshot 6, an hour old     b, c       b and c stay
+    snapshot 5, 9 days old      a, b       replaced 4 days ago: expired, as a version that was sealed so long ago
+    snapshot 6, 4 days old      b, c       replaced an hour ago: b and c stay, because readers may have begun since
     snapshot 7, main            c, d       c and d stay, however old the snapshot is
     tag "audit"                 snapshot 4: e stays
 
@@ -29,7 +29,7 @@ from deltacompact.storage.identity import file_name
 
 
 def held_files(catalog: Any, table_id: str, old_s: float, dry_run: bool) -> frozenset[str]:
-    """Expire snapshots that were made before `old_s` (seconds), and return the names of the data files of the others.
+    """Expire snapshots that were replaced before `old_s` (seconds). Returns the names of the data files of the others.
 
     `catalog` is PyIceberg's. Raises InputError if the Iceberg table is not there, and the errors of its catalog: then
     nobody knows what may be deleted.
@@ -58,10 +58,13 @@ def held_files(catalog: Any, table_id: str, old_s: float, dry_run: bool) -> froz
 
 
 def _old(metadata: TableMetadata, old_s: float) -> frozenset[int]:
-    """The ids of older snapshots that are not the head of a branch or tag."""
+    """The ids of snapshots that are not the head of a branch or tag, and have not been since."""
     heads = {ref.snapshot_id for ref in metadata.refs.values()}
-    old = (snapshot for snapshot in metadata.snapshots.values() if snapshot.timestamp_ms < old_s * 1000)
-    return frozenset(snapshot.snapshot_id for snapshot in old) - heads
+    until_ms = {number: snapshot.timestamp_ms for number, snapshot in metadata.snapshots.items()}
+    for snapshot in metadata.snapshots.values():
+        if (parent := snapshot.parent_id) in until_ms:
+            until_ms[parent] = max(until_ms[parent], snapshot.timestamp_ms)
+    return frozenset(number for number, ms in until_ms.items() if ms < old_s * 1000) - heads
 
 
 @dataclass(frozen=True, slots=True)
