@@ -9,6 +9,7 @@ So 1,000 sessions that do not change cost a few listings, and 100,000 older job 
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -16,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError, StoreError
+from deltacompact.base.wording import one_line
 from sessions.base.clock import StoreClock
 from sessions.base.model import Delay, DispatcherSign, JobRun, JobRunSession
 from sessions.base.troubles import trouble_text
@@ -25,6 +27,7 @@ from sessions.records.decisions import DecisionsReader, KeptDecision
 from sessions.records.kept_logs import kept_logs
 from sessions.records.state_store import DispatcherReport, StateStore, StoredRecord
 
+_LOG = logging.getLogger("sessions")
 ENDED_MAX = 1000
 _ENDED_EVERY_S = 30.0
 """How often to look for job runs that were accepted and ended between two overviews."""
@@ -109,6 +112,7 @@ class OverviewReader:
         self._state = state
         self._ended_max = ended_max
         self._queue = queue
+        self._queue_is_gone = False
         self._clock = clock
         self._ended: dict[str, JobRunSeen] = {}
         self._open: dict[str, dict[str, StoredRecord[JobRunSession]]] = {}
@@ -169,12 +173,24 @@ class OverviewReader:
                 self._open.pop(job_run.run.id, None)
         open_ones = [job_run for job_run in seen if not job_run.run.state.ended]
         everything = sorted([*self._ended.values(), *open_ones], key=lambda job_run: job_run.run.accepted_s)
-        depth = None
-        if self._queue is not None:
-            with contextlib.suppress(StoreError, InputError):  # job runs go on without their queue
-                depth = self._queue.depth()
         dispatchers = tuple(self._state.dispatchers())
-        return Overview(self._clock(), tuple(reversed(everything)), dispatchers, depth, self._state.unreadable.why)
+        return Overview(
+            self._clock(), tuple(reversed(everything)), dispatchers, self._depth(), self._state.unreadable.why
+        )
+
+    def _depth(self) -> Depth | None:
+        """Job runs go on without their queue, so they are shown. Why it is not there is logged, once until it is."""
+        if self._queue is None:
+            return None
+        try:
+            depth = self._queue.depth()
+        except (StoreError, InputError) as error:
+            if not self._queue_is_gone:
+                _LOG.warning("the queue is not shown: %s", one_line(error))
+            self._queue_is_gone = True
+            return None
+        self._queue_is_gone = False
+        return depth
 
     def _listed(self) -> Iterable[str]:
         """The latest ended job runs, at most `ended_max`; without a limit, every job run with a folder."""

@@ -38,7 +38,7 @@ def kept(store, tables: int) -> None:
 
 
 @pytest.mark.processes
-def test_job_runs_are_seen_though_their_queue_is_gone(moto_endpoint):
+def test_job_runs_are_seen_though_their_queue_is_gone(moto_endpoint, caplog):
     import boto3
 
     url = sqs_queue()
@@ -49,6 +49,7 @@ def test_job_runs_are_seen_though_their_queue_is_gone(moto_endpoint):
     boto3.client("sqs").delete_queue(QueueUrl=url)
     seen = reader.read()
     assert seen.depth is None and [job_run.run.id for job_run in seen.job_runs] == ["run-1"]
+    assert reader.read().depth is None and caplog.text.count("does not exist") == 1
 
 
 @pytest.mark.processes
