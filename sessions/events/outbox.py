@@ -17,12 +17,14 @@ from collections.abc import Iterable
 from pydantic import TypeAdapter, ValidationError
 
 from deltacompact.base.errors import InputError
+from deltacompact.base.partitions import side_by_side
 from deltacompact.base.wording import one_line
 from deltacompact.storage.objects import ObjectStore
 from sessions.events.event import JobRunEvent
 
 _LOG = logging.getLogger("sessions")
 _BATCH = TypeAdapter(list[str])
+_READERS = 16
 
 
 class Outbox:
@@ -47,13 +49,15 @@ class Outbox:
 
     def sent(self, job_run_id: str) -> set[str]:
         """Names of the events that were sent."""
-        names: set[str] = set()
-        for stat in self._store.list(f"job-runs/{job_run_id}/events-sent/"):
-            try:
-                names |= set(_BATCH.validate_json(self._store.get(stat.path)))
-            except (InputError, ValidationError) as error:  # its events are sent again, with the same ids
-                _LOG.warning("%s is left out: %s", stat.path, one_line(error))
-        return names
+        paths = [stat.path for stat in self._store.list(f"job-runs/{job_run_id}/events-sent/")]
+        return {name for batch in side_by_side(paths, self._batch, _READERS) for name in batch}
+
+    def _batch(self, path: str) -> list[str]:
+        try:
+            return _BATCH.validate_json(self._store.get(path))
+        except (InputError, ValidationError) as error:  # its events are sent again, with the same ids
+            _LOG.warning("%s is left out: %s", path, one_line(error))
+            return []
 
     def mark_sent(self, job_run_id: str, names: Iterable[str]) -> None:
         path = f"job-runs/{job_run_id}/events-sent/{uuid.uuid4().hex}.json"

@@ -208,6 +208,8 @@ def test_events_of_a_large_job_run_go_out_while_others_are_read(topic):
     assert len(first) >= 320 and store.at_once_max >= 4
     Courier(StateStore(memory), arn, clock=lambda: NOW_S).deliver()
     rest = {event["id"] for event in received()}
+    again = CountingStore(memory, 0.002)
+    assert len(Outbox(again).sent("run-1")) == len(TOLD) + len(late) and again.at_once_max >= 4
     assert not first & rest and len(first | rest) == len(TOLD) + len(late)
 
 
