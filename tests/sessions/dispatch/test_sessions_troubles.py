@@ -14,20 +14,23 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from sessions_records import session
 from stores import Crash, InterceptedStore
 
 import deltacompact
 from deltacompact.base.errors import ConflictError, CredentialsError, InputError, StoreError
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.clock import StoreClock
-from sessions.base.model import JobRun, JobRunSession, JobRunState, SessionState, Trouble
+from sessions.base.model import Estimate, JobRun, JobRunSession, JobRunState, SessionState, Trouble
 from sessions.base.settings import DispatcherSettings
 from sessions.base.troubles import Cause, RetryPolicy, cause_of
 from sessions.cli.dispatch import dispatcher_of
+from sessions.dispatch import admission as admission_module
 from sessions.dispatch import attempts as attempts_module
 from sessions.dispatch import job_run_work
 from sessions.dispatch.admission import Admission
 from sessions.dispatch.dispatcher import Dispatcher
+from sessions.dispatch.held_group import HeldGroup
 from sessions.dispatch.intake import Intake
 from sessions.dispatch.job_run_work import JobRunWork
 from sessions.dispatch.means import Means
@@ -531,6 +534,20 @@ def test_records_of_the_version_before_are_read():
     assert (run.trouble, run.cancelling, run.life) == (None, False, 0)
     assert state.session("run-1", "all").value.trouble is None
     assert retry(state, "run-1").life == 1
+
+
+def test_the_groups_of_a_job_run_are_decided_together(world, monkeypatch):
+    decided, admit = [], admission_module.admit
+    monkeypatch.setattr(
+        admission_module, "admit", lambda waiting, *rest: decided.append(len(waiting)) or admit(waiting, *rest)
+    )
+    world.submit()
+    work = JobRunWork(claim(world.state, world.state.job_run("run-1"), "a", 60.0, 0.0), world.means)
+    work._groups = [HeldGroup(name, {"s": session()}) for name in ("g1", "g2", "g3", "g4")]
+    work._wait_for_places()
+    second = Estimate(1.0, 1.0, 1.0)
+    answers = [world.means.admission.enter(group.waiting, second) for group in work._groups]
+    assert decided == [4] and answers.count(None) == 2
 
 
 def test_a_job_run_that_is_reopened_while_another_dispatcher_closes_it_keeps_its_mark():
