@@ -2,6 +2,7 @@
 
     InputError      the caller: a wrong name, file, option or credential     exit status 2
     CredentialsError  whoever renews the credentials: they have expired      exit status 2
+    ClusterError    whoever runs the Ray cluster: it is not up               exit status 2
     ConflictError   nobody: another process was faster, run it again         exit status 3
     StoreError      the store: it failed, run it again                       exit status 1
     OutcomeUnknownError   the store failed during a commit: repeat the commit with the same token
@@ -36,6 +37,10 @@ class BucketMissingError(NotFoundError):
 
 class CredentialsError(InputError):
     """Credentials have expired or cannot be fetched now. Repeat the call once they have been renewed."""
+
+
+class ClusterError(InputError):
+    """A Ray cluster does not answer, or has no CPU yet. Repeat the call once it is up."""
 
 
 class SchemaError(InputError):

@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 
 from deltacompact.base import machine
-from deltacompact.base.errors import DeltaCompactError, InputError, StoreError
+from deltacompact.base.errors import ClusterError, DeltaCompactError, StoreError
 from deltacompact.base.missing import importing
 from deltacompact.base.settings import Settings
 from deltacompact.base.wording import text_of
@@ -241,7 +241,7 @@ def _nodes_awaited(cpus_wanted: int | None, wait_s: float) -> list[RayNode]:
     finally:
         ray.util.remove_placement_group(request)
     if not nodes:
-        raise InputError(f"the Ray cluster has no CPU for tasks, and none came within {wait_s:g} s (ray_wait_s)")
+        raise ClusterError(f"the Ray cluster has no CPU for tasks, and none came within {wait_s:g} s (ray_wait_s)")
     return nodes
 
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from deltacompact.base.children import environment_of_children
-from deltacompact.base.errors import InputError, StoreError
+from deltacompact.base.errors import ClusterError, DeltaCompactError, InputError, StoreError
 from deltacompact.base.limits import Limits
 from deltacompact.base.missing import importing
 from deltacompact.base.one_heap import ARROW_CHOSEN_BY
@@ -33,6 +33,8 @@ with importing("grpc", "ray"):
 
 _LOG = logging.getLogger("deltacompact")
 
+_OTHER_VERSION = "Version mismatch"
+"""How Ray's RuntimeError begins if the cluster runs another version of Ray or Python."""
 _KEPT_BYTES = 256 << 20
 WORKER_ENVIRONMENT = {
     ARROW_CHOSEN_BY: "system",
@@ -68,9 +70,17 @@ def connect(settings: Settings) -> bool:
             ray.init(log_to_driver=False, logging_level=logging.ERROR, configure_logging=True, **started)
     except Exception as error:  # of a node that was too slow to start, Ray raises Exception itself
         where = f"at {address}" if joins else "on this machine"
-        refused = InputError if isinstance(error, (ConnectionError, ValueError, RuntimeError)) else StoreError
-        raise refused(f"no Ray cluster {where}: {text_of(error)[:200]}") from error
+        raise _refused(error, joins)(f"no Ray cluster {where}: {text_of(error)[:200]}") from error
     return not joins
+
+
+def _refused(error: Exception, joins: bool) -> type[DeltaCompactError]:
+    """The class for an error of ray.init. A head that has just begun to answer raises a RuntimeError, too."""
+    if isinstance(error, ValueError) or text_of(error).startswith(_OTHER_VERSION):
+        return InputError
+    if isinstance(error, ConnectionError | RuntimeError):
+        return ClusterError if joins else InputError
+    return StoreError
 
 
 @contextlib.contextmanager
@@ -92,7 +102,7 @@ def _same_end() -> Iterator[None]:
 
 
 def _await_answer(address: str, limits: Limits) -> None:
-    """Wait until a Ray cluster answers. Raises InputError after `ray_answer_s`: ray.init would wait for minutes.
+    """Wait until a Ray cluster answers. Raises ClusterError after `ray_answer_s`: ray.init would wait for minutes.
 
     Logs a line if the cluster does not answer within `ray_silent_s`.
     """
@@ -106,7 +116,7 @@ def _await_answer(address: str, limits: Limits) -> None:
     finally:
         notice.cancel()
     if not found:
-        raise InputError(
+        raise ClusterError(
             f"no Ray cluster answers at {where} within {limits.ray_answer_s:g} s: is it running, and is this its "
             "address? (ray_address or RAY_ADDRESS; unset both to start Ray on this machine)"
         )
@@ -121,7 +131,7 @@ def _host_and_port(address: str) -> str:
         except ConnectionError:
             found = None
         if found is None:
-            raise InputError("Ray address 'auto': no cluster runs on this machine (start one: ray start --head)")
+            raise ClusterError("Ray address 'auto': no cluster runs on this machine (start one: ray start --head)")
         return str(found)
     target = address.removeprefix("ray://").rstrip("/")
     host, colon, port = target.rpartition(":")

@@ -18,7 +18,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from deltacompact.base.errors import CredentialsError, StoreError
+from deltacompact.base.errors import ClusterError, CredentialsError, StoreError
 from deltacompact.base.wording import counted
 from sessions.base.exhaustion import exhausted
 from sessions.base.model import Trouble
@@ -34,13 +34,15 @@ class Cause(enum.StrEnum):
     UNREACHABLE = "unreachable"  # a store or catalog does not answer, is throttled, or has an error of its own
     CREDENTIALS = "credentials"  # credentials have expired, and will be renewed
     RESOURCES = "resources"  # a machine has run out of memory, disk space, descriptors or processes
-    LAUNCH = "launch"  # a process or cluster could not be brought up
+    LAUNCH = "launch"  # a process or cluster could not be brought up, or a Ray cluster is not up
 
 
 def cause_of(error: BaseException) -> Cause | None:
     """The passing cause of an error; None: the error does not pass, or is unknown."""
     if isinstance(error, CredentialsError):
         return Cause.CREDENTIALS
+    if isinstance(error, ClusterError):
+        return Cause.LAUNCH
     if exhausted(error):
         return Cause.RESOURCES
     if isinstance(error, StoreError | ConnectionError | TimeoutError):

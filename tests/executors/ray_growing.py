@@ -23,7 +23,7 @@ def main() -> None:
     settings = deltacompact.Settings(executor="ray", ray_address=cluster.address, ray_cpus=3, ray_wait_s=60)
     try:
         RayExecutor(deltacompact.Settings(executor="ray", ray_address=cluster.address, ray_wait_s=1))
-    except deltacompact.base.errors.InputError as error:
+    except deltacompact.base.errors.ClusterError as error:
         print(json.dumps({"refused": str(error)}), flush=True)
     with ThreadPoolExecutor(1) as waiting:
         executor = waiting.submit(RayExecutor, settings)

@@ -20,7 +20,7 @@ import pytest
 
 import deltacompact
 from deltacompact import cli
-from deltacompact.base.errors import InputError, SchemaError, StoreError
+from deltacompact.base.errors import ClusterError, InputError, SchemaError, StoreError
 from deltacompact.base.limits import Limits
 from deltacompact.base.settings import Settings
 from deltacompact.storage import s3 as s3_store
@@ -100,7 +100,7 @@ def impatient(monkeypatch):
 def test_a_ray_address_that_does_not_answer_is_refused_in_one_line(request, impatient, caplog, kind, scheme):
     address = scheme + request.getfixturevalue(kind)
     began = time.monotonic()
-    with pytest.raises(InputError, match="no Ray cluster answers") as error:
+    with pytest.raises(ClusterError, match="no Ray cluster answers") as error:
         impatient(Settings(executor="ray", ray_address=address, limits=IMPATIENT))
     assert time.monotonic() - began < 5
     assert address in str(error.value) and "RAY_ADDRESS" in str(error.value)
@@ -110,10 +110,10 @@ def test_a_ray_address_that_does_not_answer_is_refused_in_one_line(request, impa
 
 def test_ray_address_from_the_environment_and_auto(impatient, monkeypatch, closed_port):
     monkeypatch.setenv("RAY_ADDRESS", closed_port)
-    with pytest.raises(InputError, match=closed_port):
+    with pytest.raises(ClusterError, match=closed_port):
         impatient(Settings(executor="ray", limits=IMPATIENT))
     port = closed_port.rpartition(":")[2]
-    with pytest.raises(InputError, match=rf"auto \(.*:{port}\)"):  # Ray means the variable by auto, where it is set
+    with pytest.raises(ClusterError, match=rf"auto \(.*:{port}\)"):  # Ray means the variable by auto, where it is set
         impatient(Settings(executor="ray", ray_address="auto", limits=IMPATIENT))
 
 
@@ -125,6 +125,24 @@ def test_a_cluster_of_this_machine_that_does_not_start_in_time_may_start_the_nex
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     with pytest.raises(StoreError, match=f"no Ray cluster on this machine: {said}"):
         impatient(Settings(executor="ray", limits=IMPATIENT))
+
+
+@pytest.mark.parametrize(
+    ("error", "becomes"),
+    [
+        (RuntimeError("Failed to connect to GCS. Last connection error: refused"), ClusterError),
+        (ConnectionError("ray client connection timeout"), ClusterError),
+        (RuntimeError("Version mismatch: The cluster was started with: Ray: 2.1"), InputError),
+    ],
+)
+def test_a_cluster_that_goes_away_again_may_answer_the_next_time(impatient, monkeypatch, error, becomes):
+    from deltacompact.executors import ray_connection
+
+    monkeypatch.setattr(ray_connection, "_answers", lambda *_: True)
+    monkeypatch.setattr(ray_connection.ray, "init", Mock(side_effect=error))
+    with pytest.raises(InputError, match=f"no Ray cluster at head:6379: {error}") as refused:
+        impatient(Settings(executor="ray", ray_address="head:6379", limits=IMPATIENT))
+    assert type(refused.value) is becomes
 
 
 @pytest.mark.parametrize("address", ["nonsense", "host:", ":6379", "host:port", "host:99999", "http://host:1/x"])

@@ -18,7 +18,7 @@ from sessions_records import session
 from stores import Crash, InterceptedStore
 
 import deltacompact
-from deltacompact.base.errors import ConflictError, CredentialsError, InputError, StoreError
+from deltacompact.base.errors import ClusterError, ConflictError, CredentialsError, InputError, StoreError
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.clock import StoreClock
 from sessions.base.model import Estimate, JobRun, JobRunSession, JobRunState, SessionState, Trouble
@@ -204,6 +204,7 @@ PASSING = [
     (CredentialsError("S3 refused access: the credentials have expired (ExpiredToken)"), Cause.CREDENTIALS),
     (MemoryError("no memory"), Cause.RESOURCES),
     (OSError(errno.ENOSPC, "No space left on device"), Cause.RESOURCES),
+    (ClusterError("no Ray cluster answers at head:6379 within 30 s"), Cause.LAUNCH),
 ]
 
 
@@ -328,7 +329,7 @@ def test_a_session_that_did_not_run_is_not_charged_with_the_end_of_a_process(wor
         try:
             launch(spec)
         except Crash:
-            world.launcher.ended[spec.id] = GroupStatus(GroupState.ENDED, 137, "killed")
+            world.launcher.ended[spec.id] = GroupStatus(GroupState.ENDED, 137, "killed by SIGKILL")
         lost.append(spec.id)
 
     monkeypatch.setattr(GroupRun, "_compacted", compacted)
@@ -338,7 +339,7 @@ def test_a_session_that_did_not_run_is_not_charged_with_the_end_of_a_process(wor
     a, b, c = sorted(world.state.sessions("run-1"), key=lambda session: session.id)
     assert len({session.plan.group for session in (a, b, c)}) == 1
     assert (a.state, a.failures, len(lost)) == (SessionState.FAILED, SETTINGS.tries, 5)
-    assert a.error == "failed 3 times: its process ended before it did"
+    assert a.error == "failed 3 times: its process ended before it did: killed by SIGKILL"
     assert (b.state, c.state, c.failures) == (SessionState.SUCCEEDED, SessionState.SUCCEEDED, 0)
 
 
