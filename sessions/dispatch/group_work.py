@@ -118,7 +118,7 @@ class GroupWork:
                 _LOG.warning("%s hangs: %s", group.launched, why)
         else:
             _LOG.info("%s ended with status %s %s", group.launched, status.exit_status, status.text)
-            why = status.text if status.cause else why
+            why = (status.text or why) if status.cause else ": ".join(filter(None, (why, status.text)))
         took_s = time.monotonic() - group.launched_s
         self._end_launch(group)
         self.looks.see(group)

@@ -2,6 +2,7 @@
 
     apply RayJob run-1-3-g0-1-e414a84c      KubeRay makes the cluster, submits the runner, and removes the cluster
     get   status.jobDeploymentStatus        Initializing, Running, Complete, Failed
+    Failed, without a jobStatus             no runner began: pods that cannot be placed, for instance
 
 `backoffLimit` is 0: dispatchers retry sessions by their records, and each retry of KubeRay would be another cluster.
 `jobId` is the group's name, so a job is not submitted twice. In SidecarMode a container beside the head submits it, so
@@ -20,6 +21,7 @@ from typing import Any, Literal
 from deltacompact.base.errors import StoreError
 from deltacompact.planning import sizing
 from sessions.base.exits import EXIT_AGAIN, EXIT_ENDED
+from sessions.base.troubles import Cause
 from sessions.launchers.launcher import GroupSpec, GroupState, GroupStatus
 from sessions.launchers.tools import EPOCH, GROUP, JOB_RUN, STATE, Launched, cluster_name, run, run_well, tags_of
 from sessions.planning.prices import START_S, NodeType, Prices
@@ -34,7 +36,8 @@ _POD_SHARE = 0.9
 _HEAD_CPUS, _HEAD_GIB = 2, 8
 _KUBECTL_S = 60.0
 _DELETED_WITHIN_S = 300.0
-_ENDED = {"Complete", "Failed", "ValidationFailed"}
+_FAILED = {"Failed", "ValidationFailed"}
+_ENDED = {"Complete", *_FAILED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +138,9 @@ class KubeRayLauncher:
         text = ": ".join(filter(None, (told.get("reason"), told.get("message"))))
         if told.get("jobDeploymentStatus") not in _ENDED:
             return GroupStatus(GroupState.RUNNING, text=text)
-        return GroupStatus(GroupState.ENDED, EXIT_ENDED if told.get("jobStatus") == "SUCCEEDED" else EXIT_AGAIN, text)
+        job = told.get("jobStatus")
+        cause = Cause.LAUNCH if told["jobDeploymentStatus"] in _FAILED and not job else None
+        return GroupStatus(GroupState.ENDED, EXIT_ENDED if job == "SUCCEEDED" else EXIT_AGAIN, text, cause)
 
     def logs(self, group_id: str) -> str:
         """The log of the runner: from the sidecar, or without one from the head."""

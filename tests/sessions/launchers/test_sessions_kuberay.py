@@ -16,8 +16,9 @@ from kube_groups import OPTIONS, PRICES, STATE, api, group, launcher  # noqa: F4
 from deltacompact.base.errors import StoreError
 from deltacompact.planning import sizing
 from sessions.base.exits import EXIT_AGAIN, EXIT_ENDED
+from sessions.base.troubles import Cause
 from sessions.launchers.kuberay import MANAGED_BY, MANAGER, KubeRayLauncher, render
-from sessions.launchers.launcher import GroupState
+from sessions.launchers.launcher import GroupState, GroupStatus
 from sessions.launchers.tools import NAME_CHARACTERS_MAX, Launched, cluster_name
 
 pytestmark = pytest.mark.processes
@@ -113,10 +114,15 @@ def test_a_group_lives_and_ends(api: KubeApi, launcher: KubeRayLauncher) -> None
     assert launcher.status(spec.id).state is GroupState.RUNNING and launcher.logs(spec.id) == "round 1 of 3\n"
     stored["status"] = {"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED"}
     assert (launcher.status(spec.id).state, launcher.status(spec.id).exit_status) == (GroupState.ENDED, EXIT_ENDED)
+    stored["status"] = {"jobDeploymentStatus": "Failed", "jobStatus": "FAILED", "reason": "AppFailed", "message": "1"}
+    assert launcher.status(spec.id) == GroupStatus(GroupState.ENDED, EXIT_AGAIN, "AppFailed: 1")
     stored["status"] = {"jobDeploymentStatus": "Failed", "reason": "PreRunningDeadlineExceeded", "message": "no node"}
-    failed = launcher.status(spec.id)
-    assert (failed.state, failed.exit_status) == (GroupState.ENDED, EXIT_AGAIN)
-    assert failed.text == "PreRunningDeadlineExceeded: no node"
+    why = "PreRunningDeadlineExceeded: no node"
+    assert launcher.status(spec.id) == GroupStatus(GroupState.ENDED, EXIT_AGAIN, why, Cause.LAUNCH)
+    stored["status"] = {"jobDeploymentStatus": "ValidationFailed", "message": "no such mode"}
+    assert launcher.status(spec.id).cause is Cause.LAUNCH
+    stored["status"] = {"jobDeploymentStatus": "Complete"}
+    assert launcher.status(spec.id).cause is None
     launcher.terminate(spec.id)
     launcher.terminate(spec.id)
     assert api.objects == {} and launcher.status(spec.id).state is GroupState.UNKNOWN
