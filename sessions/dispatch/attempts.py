@@ -30,6 +30,7 @@ from sessions.base.ids import attempt_name
 from sessions.base.model import Delay, JobRunSession, Outcome, Progress, SessionState, Trouble
 from sessions.base.troubles import RetryPolicy, cause_of, given_up, trouble_text
 from sessions.documents.instruction import Instruction
+from sessions.planning.admission import DispatcherLimits, limited
 from sessions.records.leases import HeldJobRun, LeaseLostError
 from sessions.records.state_store import StateStore
 
@@ -46,6 +47,7 @@ class SessionAttempts:
         open_catalog: Callable[[str], DeltaStreamCatalog] = open_catalog,
         policy: RetryPolicy | None = None,
         clock: Callable[[], float] = time.time,
+        limits: DispatcherLimits | None = None,
     ) -> None:
         self._held = held
         self._state: StateStore = held.state
@@ -54,6 +56,7 @@ class SessionAttempts:
         self._catalog: DeltaStreamCatalog | None = None
         self._policy = policy or RetryPolicy()
         self._clock = clock
+        self._limits = limits or DispatcherLimits()
 
     def next(self, session_id: str, failures: int = 0, trouble: Trouble | None = None) -> JobRunSession:
         """The session with a new attempt, or as it has ended. `failures`: to add to its failures.
@@ -120,6 +123,7 @@ class SessionAttempts:
             epoch=self._held.epoch,
             attempts=attempts,
             attempt=attempt_name(session.job_run_id, self._held.epoch, attempts),
+            plan=session.plan and limited(session.plan, self._limits),
             failures=session.failures + failures,
             progress=Progress(),
             cause=None,

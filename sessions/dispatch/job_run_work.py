@@ -94,7 +94,8 @@ class JobRunWork:
 
     def _work_on(self, instruction: Instruction) -> GroupWork:
         held, means = self._held, self._means
-        attempts = SessionAttempts(held, instruction, policy=means.policy, clock=means.clock)
+        limits = means.admission.limits
+        attempts = SessionAttempts(held, instruction, policy=means.policy, clock=means.clock, limits=limits)
         return GroupWork(held, means, self._forecast, self._looks, Retries(attempts, means), Delays(held.state))
 
     def _round(self, work: GroupWork) -> None:

@@ -13,17 +13,16 @@ they fit beside it, too, so it waits at most until the groups that run now have 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
 
-from deltacompact.base.model import INT64_MAX
 from sessions.base.cron import began_s
 from sessions.base.model import SessionPlan
 from sessions.planning.prices import LOCAL
-from sessions.planning.reasons import Wait
+from sessions.planning.reasons import PlanReason, Wait
 
 REWRITE_BYTES_MIN = 1 << 20
 """The least that a session writes: records, index, a version."""
@@ -69,29 +68,54 @@ class DispatcherLimits:
     quiet: tuple[QuietWindow, ...] = ()
 
 
+def limited(plan: SessionPlan, limits: DispatcherLimits) -> SessionPlan:
+    """The plan within these limits. If it exceeds them, a larger dispatcher made it: here its session takes all.
+
+    How much work its busiest slot then has is not known, so rates learn nothing from it. A plan that is known to lack
+    the memory for even one task keeps it: it never fits.
+    """
+    if plan.node_type == LOCAL:
+        too_wide = any(choice.reason == PlanReason.EXCEEDS_MEMORY for choice in plan.choices)
+        within = replace(
+            plan,
+            slots=_least(plan.slots, limits.slots),
+            memory_bytes=_least(plan.memory_bytes, limits.memory_bytes),
+            peak_bytes=plan.peak_bytes if too_wide else _least(plan.peak_bytes, limits.memory_bytes),
+        )
+    else:
+        workers = _least(plan.workers_max, limits.workers_max)
+        within = replace(
+            plan,
+            workers_initial=min(plan.workers_initial, workers),
+            workers_max=workers,
+            slots=plan.slots * workers // plan.workers_max,
+        )
+    return plan if within == plan else replace(within, work={})
+
+
+def _least(planned: int, limit: int | None) -> int:
+    return planned if limit is None else min(planned, limit)
+
+
 @dataclass(frozen=True, slots=True)
 class Takes:
-    """The resources of a running group. Memory and slots are of this machine: 0 for a group on a cluster."""
+    """The resources of a running group. Workers are of clusters, memory and slots of this machine: else they are 0."""
 
     group: str
-    workers: int = 1
+    workers: int = 0
     memory_bytes: int = 0
     slots: int = 0
 
     @classmethod
     def of(cls, group: str, plans: Sequence[SessionPlan], limits: DispatcherLimits) -> Takes:
-        """The resources of a group, whose sessions run one after another. A process may take its whole memory bound.
-
-        A plan that exceeds this machine's CPUs or memory was made on a larger machine: here its group takes all.
-        """
+        """The resources of a group, whose sessions run one after another. A process may take its whole memory bound."""
+        plans = [limited(plan, limits) for plan in plans]
         here = [plan for plan in plans if plan.node_type == LOCAL]
-        slots = max((plan.slots for plan in here), default=0)
-        most = INT64_MAX if limits.memory_bytes is None else limits.memory_bytes
         return cls(
             group,
-            max((plan.workers_max for plan in plans), default=1),
-            max((max(plan.peak_bytes, min(plan.memory_bytes, most)) for plan in here), default=0),
-            slots if limits.slots is None else min(slots, limits.slots),
+            max((plan.workers_max for plan in plans if plan.node_type != LOCAL), default=0),
+            max((max(plan.peak_bytes, plan.memory_bytes) for plan in here), default=0),
+            max((plan.slots for plan in here), default=0),
         )
 
 
@@ -184,7 +208,7 @@ _TEXTS = {
 def _short_of(wanted: Takes, used: Sequence[Takes], limits: DispatcherLimits) -> Wait | None:
     if len(used) + 1 > limits.sessions_max:
         return Wait.SESSIONS
-    if _over(limits.workers_max, [wanted.workers, *(taken.workers for taken in used)]):
+    if wanted.workers and _over(limits.workers_max, [wanted.workers, *(taken.workers for taken in used)]):
         return Wait.WORKERS
     if wanted.memory_bytes and _over(
         limits.memory_bytes, [wanted.memory_bytes, *(taken.memory_bytes for taken in used)]

@@ -351,6 +351,22 @@ def test_a_cluster_that_cannot_be_brought_up_is_waited_for_and_named(world):
     assert {cause for cause, _ in reasons} == {Cause.LAUNCH} and "VcpuLimitExceeded" in world.run.error
 
 
+def test_a_smaller_dispatcher_that_takes_a_job_run_over_gives_it_what_it_has(world):
+    """It was planned for 8 GiB and two CPUs, and its dispatcher died."""
+    world.append(1)
+    world.submit()
+    world.launcher.fails = GroupStatus(GroupState.ENDED, 1, "out of instances", Cause.LAUNCH)
+    world.work()
+    planned = world.session.plan
+    assert planned.memory_bytes > 1 << 30 and planned.work
+    world.means = replace(world.means, admission=Admission(DispatcherLimits(2, memory_bytes=1 << 30), world.clock))
+    world.launcher.fails = None
+    world.clock.now_s = world.run.trouble.again_s
+    world.work_until_it_ends()
+    assert world.run.state is JobRunState.SUCCEEDED and world.session.plan.memory_bytes == 1 << 30
+    assert not world.means.rates.rates(f"{planned.executor}/{planned.node_type}").observations
+
+
 def test_an_attempt_that_cannot_be_fenced_off_is_not_followed_by_another(world):
     """The catalog falls silent after a session began, and its dispatcher dies: nothing is launched until it answers."""
     world.append(1)

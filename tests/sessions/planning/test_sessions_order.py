@@ -10,9 +10,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from sessions.base.model import Estimate, Progress, SessionPlan
-from sessions.planning.admission import DispatcherLimits, QuietWindow, Takes, WaitingGroup, admit, in_order
-from sessions.planning.reasons import Wait
+from sessions.base.model import Choice, Estimate, Progress, SessionPlan
+from sessions.planning.admission import DispatcherLimits, QuietWindow, Takes, WaitingGroup, admit, in_order, limited
+from sessions.planning.reasons import PlanReason, Wait
 from sessions.planning.refine import STAGES, expect_job_run, group_estimate, makespan, refine, share_done
 
 GIB = 1 << 30
@@ -136,13 +136,36 @@ def test_a_group_takes_what_the_largest_of_its_sessions_takes() -> None:
         replace(PLAN, peak_bytes=peak, slots=slots, bytes=7, read_through=3) for peak, slots in ((1, 4), (9, 2))
     )
     group = WaitingGroup.of("g1", [small, large], 5.0, DispatcherLimits())
-    assert group == WaitingGroup(Takes("g1", 1, 9, 4), 6, 14, 5.0)
+    assert group == WaitingGroup(Takes("g1", 0, 9, 4), 6, 14, 5.0)
     cluster = replace(large, node_type="r6in.8xlarge", workers_max=12)
     assert Takes.of("g2", [cluster], DispatcherLimits()) == Takes("g2", 12, 0, 0), "nothing of this machine"
 
 
+def test_a_session_here_needs_no_workers_of_clusters() -> None:
+    limits = DispatcherLimits(9, workers_max=12)
+    cluster = Takes.of("c", [replace(PLAN, node_type="r6in.8xlarge", workers_max=12)], limits)
+    here = Takes.of("h", [PLAN], limits)
+    assert why([waiting("h2", workers=here.workers)], [cluster], limits) == {"h2": "start"}
+    assert why([waiting("c", workers=cluster.workers)], [here], limits) == {"c": "start"}
+
+
+def test_a_plan_of_a_larger_dispatcher_takes_all_that_there_is() -> None:
+    limits = DispatcherLimits(2, workers_max=8, memory_bytes=16 * GIB, slots=2)
+    here = replace(PLAN, peak_bytes=50 * GIB, memory_bytes=60 * GIB, slots=16, work={"row": 1.0})
+    cluster = replace(here, node_type="r6in.8xlarge", workers_initial=20, workers_max=40, slots=40 * 32)
+    assert Takes.of("g1", [here], limits) == Takes("g1", 0, 16 * GIB, 2)
+    assert Takes.of("g2", [cluster], limits) == Takes("g2", 8, 0, 0)
+    limited_here, limited_cluster = limited(here, limits), limited(cluster, limits)
+    assert (limited_here.slots, limited_here.memory_bytes, limited_here.work) == (2, 16 * GIB, {})
+    assert (limited_cluster.workers_initial, limited_cluster.workers_max, limited_cluster.slots) == (8, 8, 8 * 32)
+    assert limited(here, DispatcherLimits()) is here and limited_cluster.work == {}
+    wide = replace(here, choices=(Choice("memory", 1, PlanReason.EXCEEDS_MEMORY, "rows are too wide"),))
+    group = WaitingGroup.of("g3", [wide], 0.0, limits)
+    assert why([group], [], limits) == {"g3": Wait.NEVER_FITS}
+
+
 takes = st.builds(
-    Takes, st.just(""), st.integers(1, 20), st.integers(0, 12).map(lambda size: size * GIB), st.integers(0, 4)
+    Takes, st.just(""), st.integers(0, 20), st.integers(0, 12).map(lambda size: size * GIB), st.integers(0, 4)
 )
 limits = st.builds(
     DispatcherLimits,
