@@ -21,7 +21,9 @@ _ERRNOS = {
 
 def exhausted(error: BaseException | None) -> str | None:
     """The resource that has run out, by an error or its causes; None: the error has another reason."""
-    while error is not None:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:  # an error that was raised from itself is its own cause
+        seen.add(id(error))
         if isinstance(error, OSError) and error.errno in _ERRNOS:
             return _ERRNOS[error.errno]
         if isinstance(error, MemoryError):

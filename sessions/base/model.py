@@ -119,6 +119,7 @@ class SessionPlan:
     executor, launcher      executor of deltacompact; launcher of the control plane
     workers_…, node_type    number of nodes, and their type ("local": this machine), with `node_cpus` each
     slots                   tasks at a time, each with `memory_per_task_bytes`
+    hash_bucket_count       0: the session takes those of the index that it finds
     peak_bytes              planned memory on one node
     memory_bytes            most memory of a process on this machine; 0: no bound
     mode                    rewrite, convert or upsert, for an Iceberg table

@@ -22,6 +22,7 @@ from deltacompact.planning.work import STAGE_OF, TERMS, WorkTerms
 from sessions.base.model import Choice, SessionPlan
 from sessions.planning import choices
 from sessions.planning.candidates import Candidate, best, candidates
+from sessions.planning.choices import choice_of
 from sessions.planning.grouping import Groupable, grouped
 from sessions.planning.prices import LOCAL, Offer
 from sessions.planning.reasons import PlanReason
@@ -170,6 +171,17 @@ def _with_sla(plan: SessionPlan, wish: Wish, promised: float) -> SessionPlan:
         text = f"{desired:,.0f} s cannot be promised; the nearest that can is {nearest:,} s"
         choice = Choice("desired_sla", nearest, PlanReason.CANNOT_BE_MET, text)
     return replace(plan, choices=(*plan.choices, choice))
+
+
+def as_found_later(plan: SessionPlan) -> SessionPlan:
+    """The plan of a partition with nothing to do, or that could not be read: more may be there when its session runs.
+
+    The session then takes the hash buckets of the index that it finds, and rates learn nothing from its work.
+    """
+    if choice_of([plan], "hash_buckets", PlanReason.ASKED_FOR) is not None:
+        return replace(plan, work={})
+    choices = tuple(choice for choice in plan.choices if choice.what != "hash_buckets")
+    return replace(plan, work={}, hash_bucket_count=0, choices=choices)
 
 
 def settings_of(plan: SessionPlan) -> dict[str, Any]:

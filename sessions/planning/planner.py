@@ -17,11 +17,13 @@ from deltacompact.base.settings import Settings
 from deltacompact.catalog.opening import is_iceberg_catalog, open_catalog
 from deltacompact.planning.statistics import PartitionStatistics
 from sessions.base.model import SessionPlan
+from sessions.base.troubles import cause_of
 from sessions.documents.instruction import Instruction
 from sessions.documents.request import request_of
 from sessions.documents.streams import one_spelling
-from sessions.planning.gather import gather
+from sessions.planning.gather import Gathered, gather
 from sessions.planning.learning import RateStore
+from sessions.planning.plan import as_found_later
 from sessions.planning.prices import Offer
 from sessions.planning.remedies import plan_with_remedy
 from sessions.planning.situation import Situation, Wish
@@ -36,8 +38,9 @@ class Planner:
     """Plans job runs with these offers, rates and starts. `busy_slots()`: how many CPUs of this machine are taken now.
     `clock` dates the plans.
 
-    Raises NotFoundError and InputError if a document cannot be served at all. A partition that cannot be folded, or has
-    nothing to do, gets the smallest plan: its session finds out, and its record says so.
+    Raises NotFoundError and InputError if a document cannot be served at all, and a partition's error that may pass. A
+    partition that cannot be folded, or has nothing to do, gets the smallest plan: its session finds out, and its record
+    says so.
     """
 
     rates: RateStore
@@ -53,12 +56,18 @@ class Planner:
         settings = instruction.engine_settings()
         catalog = self.open_catalog(instruction.catalog)
         statistics: Sequence[PartitionStatistics]
+        is_known = [True]
         if is_iceberg_catalog(catalog):
             from sessions.planning.branches import branch_statistics
 
             statistics = [branch_statistics(catalog, instruction)]
         else:
-            statistics = self._of_streams(catalog, instruction, settings)
+            found = _gathered(catalog, instruction, settings)
+            is_known = [gathered.statistics is not None for gathered in found]
+            statistics = [
+                gathered.statistics or PartitionStatistics(instruction.source_table_id, gathered.partition)
+                for gathered in found
+            ]
         wish = Wish(
             instruction.desired_sla,
             instruction.hash_bucket_count,
@@ -72,18 +81,8 @@ class Planner:
             replace(statistic, catalog=one_spelling(instruction.catalog), is_remote=on_s3) for statistic in statistics
         ]
         mode = instruction.chosen_mode if instruction.is_iceberg else ""
-        return plan_with_remedy(statistics, wish, self._situation(settings.executor, on_s3, mode))
-
-    @staticmethod
-    def _of_streams(
-        catalog: DeltaStreamCatalog, instruction: Instruction, settings: Settings
-    ) -> list[PartitionStatistics]:
-        request = request_of(instruction, settings, instruction.partition_values, instruction.hash_bucket_count)
-        table = instruction.source_table_id
-        return [
-            gathered.statistics or PartitionStatistics(table, gathered.partition)
-            for gathered in gather(catalog, request)
-        ]
+        plans = plan_with_remedy(statistics, wish, self._situation(settings.executor, on_s3, mode))
+        return tuple(plan if known else as_found_later(plan) for plan, known in zip(plans, is_known, strict=True))
 
     def _situation(self, executor: str, on_s3: bool, mode: str) -> Situation:
         """The offers with what is known of them. Only S3 can be reached from clusters: else only offers here count."""
@@ -95,3 +94,13 @@ class Planner:
         )
         known = self.rates.expectations((offer.pool for offer in offers), mode)
         return Situation(offers, known, self.sessions_max, self.busy_slots(), self.prices, self.clock())
+
+
+def _gathered(catalog: DeltaStreamCatalog, instruction: Instruction, settings: Settings) -> tuple[Gathered, ...]:
+    """The partitions of a document. Raises an error that may pass, because a plan without the partition is a guess."""
+    request = request_of(instruction, settings, instruction.partition_values, instruction.hash_bucket_count)
+    found = gather(catalog, request)
+    for gathered in found:
+        if gathered.error is not None and cause_of(gathered.error) is not None:
+            raise gathered.error
+    return found

@@ -489,7 +489,7 @@ function factsOf(known) {
       ["expected", `${seconds(plan.expected.seconds)}, ${seconds(plan.expected.low_s)} to ${seconds(plan.expected.high_s)}, promised ${seconds(plan.expected.promise_s)}`],
       ...(plan.expected_cpu ? [["CPU seconds", `${seconds(plan.expected_cpu.seconds)}, promised ${seconds(plan.expected_cpu.promise_s)}`]] : []),
       ["runs on", plan.node_type === "local" ? `this machine, ${plan.executor}` : `${plan.node_type}, ${plan.workers_initial} to ${plural(plan.workers_max, "worker")}`],
-      ["hash buckets", count(plan.hash_bucket_count) + (plan.rehash ? ", rehashed first" : "")], ["rounds", count(plan.rounds)],
+      ["hash buckets", plan.hash_bucket_count === 0 ? "those of the index" : count(plan.hash_bucket_count) + (plan.rehash ? ", rehashed first" : "")], ["rounds", count(plan.rounds)],
       ["delta", `${big(plan.delta_rows)} rows in ${plural(plan.delta_files, "file")}`], ["compacted before", `${big(plan.base_rows)} rows`],
       ["to read", bytes(plan.bytes)], ["peak memory", bytes(plan.peak_bytes)], ["cost", plan.cost_usd ? `$${plan.cost_usd.toFixed(2)}` : "–"], ["group", plan.group],
     ]));

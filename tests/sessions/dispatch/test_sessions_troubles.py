@@ -19,6 +19,7 @@ from stores import Crash, InterceptedStore
 
 import deltacompact
 from deltacompact.base.errors import ClusterError, ConflictError, CredentialsError, InputError, StoreError
+from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.clock import StoreClock
 from sessions.base.model import Estimate, JobRun, JobRunSession, JobRunState, SessionState, Trouble
@@ -431,6 +432,59 @@ def test_a_runner_that_cannot_open_the_catalog_says_so(world):
     assert world.session.cause == Cause.UNREACHABLE and "no route" in world.session.error
 
 
+# --- partitions that are not known while they are planned ----------------------------------------------------------
+
+
+def indexed(world, buckets):
+    """A table whose index has so many buckets, and that has nothing to do."""
+    world.append(1, 2)
+    local = deltacompact.Settings(executor="local")
+    deltacompact.compact("t", delta_catalog_client=world.catalog, settings=local, hash_bucket_count=buckets)
+
+
+def buckets_of(world):
+    fresh = deltacompact.DeltaStreamCatalog(world.lake)
+    return read_manifest(world.lake, fresh.state("t", fresh.partition("t", None)).index).hash_bucket_count
+
+
+def test_a_delta_that_comes_after_an_idle_partition_was_planned_leaves_its_index_as_it_is(world):
+    indexed(world, 8)
+    world.submit()
+    launch = world.launcher.launch
+
+    def launch_late(spec):
+        world.append(3)
+        launch(spec)
+
+    world.launcher.launch = launch_late
+    world.work_until_it_ends()
+    assert world.session.state is SessionState.SUCCEEDED and world.session.outcome.live == 3
+    assert buckets_of(world) == 8 and world.session.plan.hash_bucket_count == 0
+    assert not world.means.rates.rates("local/local").observations, "nobody knew its work"
+
+
+def test_a_partition_that_cannot_be_read_now_is_planned_again(world):
+    """Its log can be read, the manifest of its index cannot."""
+    indexed(world, 8)
+    world.append(3)
+    world.submit()
+    real = world.asked
+
+    def asked(kind, path, act):
+        if path.endswith(".manifest.json"):
+            raise StoreError("S3 answered 503: slow down")
+        return real(kind, path, act)
+
+    world.catalog.store._intercept = asked
+    world.work()
+    assert world.run.state is JobRunState.ACCEPTED and world.run.trouble.cause == Cause.UNREACHABLE
+    assert not list(world.state.sessions("run-1"))
+    world.catalog.store._intercept = real
+    world.clock.now_s = world.run.trouble.again_s
+    world.work_until_it_ends()
+    assert world.session.plan.hash_bucket_count == buckets_of(world) == 8
+
+
 # --- retry and cancel ----------------------------------------------------------------------------------------------
 
 
@@ -680,6 +734,12 @@ def test_a_round_that_is_resumed_again_and_again_is_no_progress(pause_s):
 )
 def test_causes_that_pass(error, cause):
     assert cause_of(error) is cause
+
+
+def test_the_causes_of_an_error_that_was_raised_from_itself_are_looked_at_once():
+    error = StoreError("slow down")
+    error.__cause__ = error
+    assert cause_of(error) is Cause.UNREACHABLE
 
 
 # --- a table that is dropped ---------------------------------------------------------------------------------------

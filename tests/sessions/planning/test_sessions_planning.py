@@ -557,6 +557,7 @@ def test_a_document_is_planned_with_what_was_learned(tmp_path: Path) -> None:
     plans = planner(of_values(document))
     assert [plan.partition for plan in plans] == [{"day": "1"}, {"day": "2"}]
     assert [plan.delta_rows for plan in plans] == [100, 0], "the session of the second says that there is nothing to do"
+    assert (plans[1].hash_bucket_count, plans[1].work) == (0, {}), "if more has come by then, it takes what it finds"
     assert {plan.executor for plan in plans} == {"local"} and reason(plans[0], "desired_sla") == PlanReason.MET
     session = JobRunSession("day=1", "run-1", {"day": "1"}, SessionState.SUCCEEDED, plan=plans[0])
     slow = 50 * plans[0].expected.seconds
