@@ -83,12 +83,12 @@ def _recorded(held: HeldJobRun, plan: SessionPlan) -> JobRunSession:
 def _again(stored: JobRunSession, planned: JobRunSession, was_ours: bool) -> JobRunSession:
     """A session that was recorded before, as it is planned now.
 
-    A session of this life was never launched, so it begins. A session of an earlier life stays if it has succeeded for
-    this document; otherwise its last attempt is fenced off before the next one.
+    A session of an earlier life stays if it has succeeded for this document; otherwise its last attempt is fenced off
+    before the next one. A session of this life was never launched, but it may still have to fence off such an attempt.
     """
     again = replace(planned, epoch=stored.epoch, attempts=stored.attempts)
-    if stored.life == planned.life or not was_ours:
+    if not was_ours:  # what an attempt for another document published is no outcome for this one
         return again
-    if stored.state in (SessionState.SUCCEEDED, SessionState.NOTHING_TO_DO):
+    if stored.life != planned.life and stored.state in (SessionState.SUCCEEDED, SessionState.NOTHING_TO_DO):
         return stored
     return replace(again, attempt=stored.attempt, engine_session_id=stored.engine_session_id)

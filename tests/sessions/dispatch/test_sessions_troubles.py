@@ -507,6 +507,34 @@ def test_retry_runs_what_failed_and_keeps_what_was(world):
     assert world.run.lease.epoch > first.lease.epoch
 
 
+def test_an_attempt_of_an_earlier_life_is_fenced_off_though_the_plans_are_recorded_twice(world):
+    """The dispatcher of the second life dies between its plans and the record that says that the job run runs."""
+    world.append(1)
+    world.submit()
+    world.launcher.fails = GroupStatus(GroupState.ENDED, 1, "killed")
+    world.work_until_it_ends()
+    stored = world.state.session("run-1", "all")
+    assert world.state.change_session(stored, replace(stored.value, engine_session_id="5c5c"))
+    attempt = stored.value.attempt
+    retry(world.state, "run-1")
+
+    def dies(kind, path, act):
+        if planned and kind != "get" and "/run" in path.removeprefix("job-runs/run-1"):
+            raise Crash
+        return act()
+
+    planned = []
+    state = StateStore(InterceptedStore(world.state.store, dies))
+    held = claim(state, state.job_run("run-1"), "host.2.b", 60.0, 0.0)
+    planned += world.means.plan(of_values(held.run.document))
+    with pytest.raises(Crash):
+        record_plans(held, world.means, planned)
+    assert (world.session.life, world.session.attempt) == (1, attempt)
+    held = claim(world.state, world.state.job_run("run-1"), "host.3.c", 60.0, 1e12)
+    (again,) = record_plans(held, world.means, planned)
+    assert (again.attempt, again.engine_session_id) == (attempt, "5c5c") and world.session == again
+
+
 def test_cancel_before_anybody_works_on_it(world):
     world.append(1)
     world.submit()
