@@ -43,7 +43,8 @@ class OpenJobRuns:
         self._owner = owner
         self._state = state
         self._means = means
-        self._turns: dict[str, Turn] = {}
+        self._marks: list[OpenMark] = []
+        self._turns: dict[OpenMark, Turn] = {}
         self._told: set[str] = set()
         self._busy_until_s: dict[str, float] = {}
         self._stillness = Stillness()
@@ -60,10 +61,10 @@ class OpenJobRuns:
     def unheld(self, held: Container[str]) -> Iterator[OpenMark]:
         """Open job runs, the oldest first, without those that another dispatcher was seen to work on a moment ago, and
         those that wait for an earlier job run of the same stream. `held`: the ids of ours."""
-        marks = self._state.open_job_runs()
+        marks = self._marks = self._state.open_job_runs()
         self.ids = tuple(mark.job_run_id for mark in marks)
         open_ids = set(self.ids)
-        self._turns = {name: turn for name, turn in self._turns.items() if name in open_ids}
+        self._turns = {mark: self._turns[mark] for mark in marks if mark in self._turns}
         self._told &= open_ids
         self._stillness.keep(open_ids)
         self._busy_until_s = {name: at_s for name, at_s in self._busy_until_s.items() if name in open_ids}
@@ -140,21 +141,24 @@ class OpenJobRuns:
     def _ahead_of(self, run: JobRun) -> str | None:
         """The open job run that must end before this one may begin. None: there is none."""
         turn = Turn.of(run)
-        for job_run_id in self.ids:
-            if job_run_id == run.id:
+        for mark in self._marks:
+            if mark.job_run_id == run.id:
                 continue
             with contextlib.suppress(NotFoundError, CorruptionError):  # it is being accepted, or is damaged
-                if job_run_id not in self._turns:
-                    self._turns[job_run_id] = self._turn(job_run_id)
-                other = self._turns[job_run_id]
+                other = self._turns.get(mark) or self._turn(mark)
                 if not other.streams.overlap(turn.streams):
                     continue
-                # Its streams and acceptance never change. If it matters whether it has begun, read that again.
+                # Its streams and acceptance stay for a life. If it matters whether it has begun, read that again.
                 if not turn.begun and other.was_accepted_before(turn):
-                    return job_run_id
-                if self._turn(job_run_id).goes_before(turn):
-                    return job_run_id
+                    return mark.job_run_id
+                if self._turn(mark).goes_before(turn):
+                    return mark.job_run_id
         return None
 
-    def _turn(self, job_run_id: str) -> Turn:
-        return Turn.of(self._state.job_run(job_run_id).value)
+    def _turn(self, mark: OpenMark) -> Turn:
+        """The turn of a job run, read now. It is remembered for its life; the mark comes before the record."""
+        run = self._state.job_run(mark.job_run_id).value
+        turn = Turn.of(run)
+        if run.life == mark.life:
+            self._turns[mark] = turn
+        return turn

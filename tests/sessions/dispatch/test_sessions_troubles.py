@@ -35,6 +35,7 @@ from sessions.dispatch.held_group import HeldGroup
 from sessions.dispatch.intake import Intake
 from sessions.dispatch.job_run_work import JobRunWork
 from sessions.dispatch.means import Means
+from sessions.dispatch.open_job_runs import OpenJobRuns
 from sessions.dispatch.planned import record_plans
 from sessions.documents.allow_list import AllowList
 from sessions.documents.instruction import of_values
@@ -533,6 +534,19 @@ def test_an_attempt_of_an_earlier_life_is_fenced_off_though_the_plans_are_record
     held = claim(world.state, world.state.job_run("run-1"), "host.3.c", 60.0, 1e12)
     (again,) = record_plans(held, world.means, planned)
     assert (again.attempt, again.engine_session_id) == (attempt, "5c5c") and world.session == again
+
+
+def test_a_job_run_that_was_run_again_has_another_turn(world):
+    """It ended and was reopened between two looks of a dispatcher, which had seen it as the first."""
+    for name, accepted_s in (("run-1", 1.0), ("run-2", 2.0)):
+        assert world.state.accept(JobRun(name, DOCUMENT, JobRunState.ACCEPTED, accepted_s))
+    open_ = OpenJobRuns("host.1.a", world.state, world.means)
+    second = next(mark for mark in open_.unheld(()) if mark.job_run_id == "run-2")
+    assert open_.claimed(second, 0.0) is None and open_.behind == {"run-2": "run-1"}
+    cancel(world.state, "run-1")
+    retry(world.state, "run-1")
+    list(open_.unheld(()))
+    assert open_.claimed(second, 0.0) is not None
 
 
 def test_cancel_before_anybody_works_on_it(world):
