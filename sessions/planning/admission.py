@@ -19,6 +19,7 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
 
+from deltacompact.planning.within_memory import MEMORY_BYTES_MIN
 from sessions.base.cron import began_s
 from sessions.base.model import SessionPlan
 from sessions.planning.prices import LOCAL
@@ -72,15 +73,16 @@ def limited(plan: SessionPlan, limits: DispatcherLimits) -> SessionPlan:
     """The plan within these limits. If it exceeds them, a larger dispatcher made it: here its session takes all.
 
     How much work its busiest slot then has is not known, so rates learn nothing from it. A plan that is known to lack
-    the memory for even one task keeps it: it never fits.
+    the memory for even one task keeps it, and no process has less than MEMORY_BYTES_MIN: these never fit.
     """
     if plan.node_type == LOCAL:
+        most = None if limits.memory_bytes is None else max(limits.memory_bytes, MEMORY_BYTES_MIN)
         too_wide = any(choice.reason == PlanReason.EXCEEDS_MEMORY for choice in plan.choices)
         within = replace(
             plan,
             slots=_least(plan.slots, limits.slots),
-            memory_bytes=_least(plan.memory_bytes, limits.memory_bytes),
-            peak_bytes=plan.peak_bytes if too_wide else _least(plan.peak_bytes, limits.memory_bytes),
+            memory_bytes=_least(plan.memory_bytes, most),
+            peak_bytes=plan.peak_bytes if too_wide else _least(plan.peak_bytes, most),
         )
     else:
         workers = _least(plan.workers_max, limits.workers_max)

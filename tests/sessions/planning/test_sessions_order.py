@@ -10,6 +10,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from deltacompact.planning.within_memory import MEMORY_BYTES_MIN
 from sessions.base.model import Choice, Estimate, Progress, SessionPlan
 from sessions.planning.admission import DispatcherLimits, QuietWindow, Takes, WaitingGroup, admit, in_order, limited
 from sessions.planning.reasons import PlanReason, Wait
@@ -162,6 +163,8 @@ def test_a_plan_of_a_larger_dispatcher_takes_all_that_there_is() -> None:
     wide = replace(here, choices=(Choice("memory", 1, PlanReason.EXCEEDS_MEMORY, "rows are too wide"),))
     group = WaitingGroup.of("g3", [wide], 0.0, limits)
     assert why([group], [], limits) == {"g3": Wait.NEVER_FITS}
+    tiny = DispatcherLimits(2, memory_bytes=MEMORY_BYTES_MIN - 1)
+    assert why([WaitingGroup.of("g4", [here], 0.0, tiny)], [], tiny) == {"g4": Wait.NEVER_FITS}
 
 
 takes = st.builds(
