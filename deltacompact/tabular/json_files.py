@@ -27,8 +27,10 @@ def read_json(text: FileText, types: dict[str, pa.DataType], columns: list[str] 
     if not first:
         return pa.schema([(name, types[name]) for name in columns or ()]).empty_table()
     if first != b"{":
-        what = "a JSON array" if first == b"[" else "text that is no JSON object"
-        raise InputError(f"it holds {what}, but it must hold one JSON object a line")
+        wanted = "but it must hold one JSON object a line"
+        if first == b"[":
+            raise InputError(f"it holds a JSON array, {wanted}: jq -c '.[]' prints its elements so")
+        raise InputError(f"it holds text that is no JSON object, {wanted}")
     if columns is not None:
         return _parsed(text, {name: types[name] for name in columns if name in types}, "ignore")
     table = _parsed(text, types, "infer")

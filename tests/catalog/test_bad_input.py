@@ -323,7 +323,7 @@ def test_a_json_array_is_told_from_json_lines(lake, capfd):
     prepared(lake, pa.table({"id": [1]}))
     path = lake.folder / "array.json"
     path.write_text('[{"id": 1}, {"id": 2}]')
-    refused(lake, capfd, "append", "t", path, names=["array.json", "one JSON object a line"])
+    refused(lake, capfd, "append", "t", path, names=["array.json", "one JSON object a line", "jq -c '.[]'"])
 
 
 def test_the_separator_of_a_file_with_another_one_is_told(lake, capfd):
