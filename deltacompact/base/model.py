@@ -295,8 +295,8 @@ FarValues = tuple[tuple[str, int, int], ...]
 
 
 _INSIDE = (
-    *("clustered", "decoded_bytes", "decodes", "far", "fills", "group_bytes", "has_one_group", "longest", "nulls"),
-    *("ranges", "stored", "widest_row_bytes"),
+    *("clustered", "decoded_bytes", "decodes", "far", "fills", "group_bytes", "has_one_group", "likely_decoded_bytes"),
+    *("longest", "nulls", "ranges", "stored", "widest_row_bytes"),
 )
 
 

@@ -35,7 +35,7 @@ def is_attempt(fenced: str) -> bool:
 
 _INSIDE = (
     *("commits", "committed", "fenced_sessions", "fences", "has_named_tokens", "indices", "known", "manifests"),
-    *("opened", "retracted", "sealed", "tail", "tokens_inherited"),
+    *("opened", "retracted", "retracted_by", "retracted_here", "sealed", "tail", "tokens_inherited"),
 )
 
 
