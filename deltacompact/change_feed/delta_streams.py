@@ -48,9 +48,6 @@ from deltacompact.storage.fetched_file import ReadAhead
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import files, schemas
 
-_UNPACKED = 4
-"""If the log does not tell, rows take so many times more bytes in memory than in a file."""
-
 _ANEW = (
     "take all rows anew: the net change from 1970-01-01, by a new bookmark, and into an empty mirror. A feed that is "
     "no mirror may leave it out with --columns"
@@ -75,7 +72,7 @@ class StreamFileRows:
 
     @property
     def row_bytes(self) -> int:
-        return 1 + (self.file.decoded_bytes or self.file.bytes * _UNPACKED) // max(1, self.rows)
+        return 1 + self.file.likely_decoded_bytes // max(1, self.rows)
 
     @property
     def path(self) -> str:

@@ -43,9 +43,6 @@ Bits = npt.NDArray[np.uint8]
 """One bit for each row of a file, the least significant first."""
 
 _HERE = Capacity(1, 1 << 40, 1 << 40)
-_UNPACKED = 4
-"""If the log does not tell, rows take so many times more bytes in memory than in a file."""
-
 _ROWS_HASHED = 4_000_000
 """The keys of so many rows are read together."""
 
@@ -87,7 +84,9 @@ def live_parts(
     may = skipping.may_match([known_of(file, partition, skipping.asked) for file, _, _ in found])
     parts = [
         TablePart(
-            _decoded_bytes(file), partial(_live_rows, store, file, bits, partition, schema, limits, skipping), is_open
+            file.likely_decoded_bytes,
+            partial(_live_rows, store, file, bits, partition, schema, limits, skipping),
+            is_open,
         )
         for (file, bits, is_open), wanted in zip(found, may, strict=True)
         if wanted
@@ -114,10 +113,6 @@ def _live_rows(
         for _, rows in reader.slices() if lives is None else reader.wanted(lives):
             partition_texts.check_partition_values(rows, partition, file.path)
             yield schemas.align(rows, schema, partition, file.path)
-
-
-def _decoded_bytes(file: DataFile) -> int:
-    return file.decoded_bytes or file.bytes * _UNPACKED
 
 
 class KeptEntries:

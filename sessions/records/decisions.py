@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from pydantic import TypeAdapter
 
 from deltacompact.base.errors import InputError, NotFoundError
+from deltacompact.base.partitions import side_by_side
 from deltacompact.storage.objects import ObjectStat, ObjectStore
 from sessions.base.unreadable import Unreadable
 
@@ -68,8 +68,8 @@ class DecisionsReader:
     def read(self) -> list[KeptDecision]:
         """The decisions. A record in another release's form is left out until a watcher replaces it."""
         listed = list(self._store.list(DECISIONS))
-        with ThreadPoolExecutor(_READERS) as threads:
-            found = {stat.path: of for stat, of in zip(listed, threads.map(self._of_table, listed), strict=True) if of}
+        read = side_by_side(listed, self._of_table, _READERS)
+        found = {stat.path: of for stat, of in zip(listed, read, strict=True) if of}
         self._known = {path: of for path, of in found.items() if of.error is None}
         self._unreadable.replace(DECISIONS, {path: of.error for path, of in found.items() if of.error is not None})
         return [decision for of in found.values() for decision in of.decisions]
