@@ -1,7 +1,7 @@
 """Reads job runs with their sessions, the dispatchers and the queue, at one moment.
 
     open       all job runs. A session is read again only if a listing shows that its record was replaced
-    ended      the latest 1,000 job runs, from their index in one request. Each is read only once
+    ended      the latest 1,000 job runs, from their index in one request. Each end of a job run is read only once
 
 So 1,000 sessions that do not change cost a few listings, and 100,000 older job runs cost nothing.
 """
@@ -25,7 +25,7 @@ from sessions.planning.turns import held_up
 from sessions.queues.queue import Depth, Queue
 from sessions.records.decisions import DecisionsReader, KeptDecision
 from sessions.records.kept_logs import kept_logs
-from sessions.records.state_store import DispatcherReport, StateStore, StoredRecord
+from sessions.records.state_store import DispatcherReport, StateStore, StoredRecord, ended_mark
 
 _LOG = logging.getLogger("sessions")
 ENDED_MAX = 1000
@@ -161,13 +161,14 @@ class OverviewReader:
     def _read(self) -> Overview:
         found = {mark.job_run_id for mark in self._state.open_job_runs()} | set(self._open)
         if self._is_older(self._listed_s, _ENDED_EVERY_S):
-            listed = set(self._listed())
-            self._ended = {name: seen for name, seen in self._ended.items() if name in listed}
-            found |= listed - set(self._ended)
+            listed = self._listed()
+            self._ended = {name: seen for name, seen in self._ended.items() if listed.get(name) == ended_mark(seen.run)}
+            found |= listed.keys() - self._ended.keys()
             self._listed_s = self._clock()
         with ThreadPoolExecutor(_READERS) as threads:
-            seen = [job_run for job_run in threads.map(self._job_run, sorted(found - set(self._ended))) if job_run]
+            seen = [job_run for job_run in threads.map(self._job_run, sorted(found)) if job_run]
         for job_run in seen:
+            self._ended.pop(job_run.run.id, None)  # it may run again
             if job_run.run.state.ended:
                 self._ended[job_run.run.id] = job_run
                 self._open.pop(job_run.run.id, None)
@@ -192,9 +193,11 @@ class OverviewReader:
         self._queue_is_gone = False
         return depth
 
-    def _listed(self) -> Iterable[str]:
-        """The latest ended job runs, at most `ended_max`; without a limit, every job run with a folder."""
-        return self._state.job_run_ids() if self._ended_max is None else self._state.recently_ended(self._ended_max)
+    def _listed(self) -> Mapping[str, str]:
+        """The latest ended job runs with their marks, at most `ended_max`. Without a limit: every job run, no marks."""
+        if self._ended_max is None:
+            return dict.fromkeys(self._state.job_run_ids(), "")
+        return self._state.recently_ended(self._ended_max)
 
     def _job_run(self, job_run_id: str) -> JobRunSeen | None:
         """A job run with its sessions. It is read before these: if it has ended, so have they. None: it is being
@@ -207,6 +210,9 @@ class OverviewReader:
         except (InputError, CorruptionError) as error:
             self._state.leave_out(job_run_id, error)
             return None
+        known_end = self._ended.get(job_run_id)
+        if known_end is not None and known_end.run == run:
+            return known_end  # only its mark was left behind
         if run.state.ended and job_run_id not in self._open and run.session_ids:
             with contextlib.suppress(InputError, CorruptionError):  # a listing finds the undamaged ones
                 sessions = self._state.some_sessions(job_run_id, sorted(run.session_ids))

@@ -57,7 +57,7 @@ _FORMAT = 2
 """The format of records. Format 1 had no number in it. We leave records of a later format alone."""
 _INDEXED = "ended-indexed"
 _LAST_S = 9_999_999_999
-_ENDED = re.compile(rf"[0-9]{{10}}\.(?P<id>{JOB_RUN_ID})")
+_ENDED = re.compile(rf"ended/[0-9]{{10}}\.(?P<id>{JOB_RUN_ID})")
 _OPEN = re.compile(rf"open/(?P<id>{JOB_RUN_ID})(~(?P<life>[1-9][0-9]{{0,5}}))?")
 _FOREIGN = InputError("it is no mark of a job run")
 _FORGOTTEN_S = 24 * 3600
@@ -169,23 +169,24 @@ class StateStore:
         """Replace exactly the version that was read; None if somebody else has replaced it."""
         return self._swapped(_JOB_RUN, stored, after)
 
-    def recently_ended(self, most: int) -> list[str]:
-        """The ids of the job runs that ended last, the latest first."""
-        names = (stat.path.removeprefix("ended/") for stat in islice(self.store.list("ended/"), most))
-        return [found["id"] for name in names if (found := _ENDED.fullmatch(name))]
+    def recently_ended(self, most: int) -> dict[str, str]:
+        """The job runs that ended last, by id: the mark in ended/ of the latest end of each."""
+        marks = [stat.path for stat in islice(self.store.list("ended/"), most)]
+        named = [(found["id"], mark) for mark in marks if (found := _ENDED.fullmatch(mark))]
+        return dict(reversed(named))  # an earlier end, whose mark was left behind, comes later in the listing
 
     def index_ended(self) -> None:
         """Put the marks in ended/ that earlier releases did not put. Reads every record, once in a state's life."""
         if not is_there(self.store, _INDEXED):
             for run in self.job_runs():
                 if run.state.ended:
-                    self.store.put(_ended_path(run), b"")
+                    self.store.put(ended_mark(run), b"")
             self.store.put(_INDEXED, b"")
 
     def close(self, run: JobRun) -> None:
         """Mark a job run as ended, and delete the open marks of this life and of earlier ones."""
         assert run.state.ended
-        self.store.put(_ended_path(run), b"")
+        self.store.put(ended_mark(run), b"")
         self.store.delete(_open_paths(run))
 
     def close_unborn(self, mark: OpenMark, run: JobRun) -> None:
@@ -205,7 +206,7 @@ class StateStore:
         reopened = self._swapped(_JOB_RUN, stored, after)
         if reopened is not None:
             self._mark_open(after)
-            self.store.delete([_ended_path(stored.value)])
+            self.store.delete([ended_mark(stored.value)])
         return reopened
 
     def _mark_open(self, run: JobRun) -> None:
@@ -215,7 +216,7 @@ class StateStore:
         """Delete all marks of a job run whose record is deleted next."""
         assert run.state.ended
         before = [replace(run, finished_s=ending.finished_s) for ending in run.earlier]  # left if `reopen` was killed
-        self.store.delete([*_open_paths(run), *map(_ended_path, [run, *before])])
+        self.store.delete([*_open_paths(run), *map(ended_mark, [run, *before])])
 
     # Sessions
 
@@ -381,7 +382,8 @@ def _stored(kind: TypeAdapter[R], version: Version) -> StoredRecord[R]:
         raise CorruptionError(f"{version.folder}: {first['msg']} at {first['loc']}") from None
 
 
-def _ended_path(run: JobRun) -> str:
+def ended_mark(run: JobRun) -> str:
+    """The mark of an ended job run. It differs for each of its ends."""
     ended_s = int(run.finished_s or run.accepted_s)
     return f"ended/{min(_LAST_S, max(0, _LAST_S - ended_s)):010d}.{run.id}"
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 from counting_store import CountingStore
-from sessions_records import NOW_S, job_run
+from sessions_records import NOW_S, job_run, session, succeeded
 from sqs_pair import sqs_queue, sqs_queues
 from stores import InterceptedStore
 
 from deltacompact.storage.memory import MemoryStore
+from sessions.base.model import JobRunState
 from sessions.cli import run
 from sessions.overview.overview import OverviewReader
 from sessions.queues.opening import open_queue
 from sessions.records.decisions import keep_decisions
+from sessions.records.lives import retry
 from sessions.records.state_store import StateStore
 
 ACCEPTED = job_run("run-1", accepted_s=NOW_S)
@@ -35,6 +38,48 @@ def decided(table: str) -> dict[str, object]:
 def kept(store, tables: int) -> None:
     for number in range(tables):
         keep_decisions(store, f"t{number}", NOW_S, [decided(f"t{number}")])
+
+
+def end(state: StateStore, as_: JobRunState, at_s: float) -> None:
+    stored = state.job_run("run-1")
+    state.close(state.change_job_run(stored, replace(stored.value, state=as_, finished_s=at_s)).value)
+
+
+@pytest.mark.parametrize("is_seen_open", [True, False])
+def test_a_job_run_that_is_run_again_is_seen_as_it_ended_last(is_seen_open):
+    now_s = [NOW_S]
+    state = StateStore(MemoryStore())
+    reader = OverviewReader(state, clock=lambda: now_s[0])
+
+    def seen():
+        (job_run,) = reader.read().job_runs
+        return job_run.run.state
+
+    state.accept(ACCEPTED)
+    end(state, JobRunState.FAILED, NOW_S)
+    assert seen() is JobRunState.FAILED
+    now_s[0] += 1
+    retry(state, "run-1")
+    if is_seen_open:
+        assert seen() is JobRunState.ACCEPTED
+    end(state, JobRunState.SUCCEEDED, NOW_S + 12)
+    now_s[0] += 30
+    assert seen() is JobRunState.SUCCEEDED
+
+
+def test_an_end_is_read_once_though_an_open_mark_was_left_behind():
+    memory = MemoryStore()
+    state = StateStore(memory)
+    state.accept(replace(ACCEPTED, session_ids=(session().id,)))
+    state.add_session(succeeded(session()))
+    end(state, JobRunState.SUCCEEDED, NOW_S)
+    memory.put("open/run-1", b"")
+    store = CountingStore(memory)
+    reader = OverviewReader(StateStore(store))
+    reader.read()
+    store.reset()
+    (job_run,) = reader.read().job_runs
+    assert len(job_run.sessions) == 1 and not [path for _, path in store.requests if "/sessions/" in path]
 
 
 @pytest.mark.processes
