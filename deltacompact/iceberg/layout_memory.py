@@ -115,7 +115,7 @@ def came_since(state: TableState, known: LayoutBytes) -> npt.NDArray[np.bool_]:
         number = entry.snapshot_id or 0
         snapshot = snapshots.get(number)
         is_moved = number in layouts if snapshot is None else snapshot.summary.get("operation") == "replace"
-        age = entry.file_sequence_number or 0, snapshot.timestamp_ms if snapshot else 0
+        age = entry.added_at, snapshot.timestamp_ms if snapshot else 0
         return known.through == NOTHING_YET or (age > known.through and not is_moved)
 
     return np.array([came(entry) for entry in state.data], bool)

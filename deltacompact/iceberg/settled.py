@@ -135,15 +135,18 @@ def has_merged_commits(metadata: TableMetadata, entry: ManifestEntry) -> bool:
     """Whether the file may have rows of several commits and does not say which row is of which, because it replaced
     other files.
 
-    That shows if its file sequence number is greater than that of its rows, or if its snapshot removed data files. In
-    version 3 each row has the number of its own commit, unless files were merged before the table was upgraded.
+    That shows if its file sequence number is greater than that of its rows, or if its snapshot removed data files. If
+    both are unknown, it may have replaced some. In version 3 each row has the number of its own commit, unless files
+    were merged before the table was upgraded.
     """
     adding = metadata.snapshots.get(entry.snapshot_id or 0)
     if entry.file.first_row_id is not None and (adding is None or adding.first_row_id is not None):
         return False
-    if entry.file_sequence_number is not None and entry.file_sequence_number > entry.sequence:
+    if adding is None and entry.file_sequence_number is None:
         return True
-    return adding is not None and int(adding.summary.get("deleted-data-files", "0")) > 0
+    return entry.added_at > entry.sequence or (
+        adding is not None and int(adding.summary.get("deleted-data-files", "0")) > 0
+    )
 
 
 def merged_numbers(entries: Iterable[ManifestEntry]) -> Mapping[str, str]:

@@ -61,9 +61,41 @@ def test_an_added_file_inherits_both_sequence_numbers_and_the_snapshot():
 
 
 @pytest.mark.parametrize("status", [Status.EXISTING, Status.DELETED])
-def test_rule_04_existing_and_deleted_entries_carry_both_sequence_numbers(status):
+def test_rule_04_existing_and_deleted_entries_carry_their_sequence_number(status):
     with pytest.raises(CorruptionError, match=r"a\.parquet: only an added file may inherit"):
-        manifests.write_manifest([ManifestEntry(status, 5, 3, None, DATA)], SPEC, ManifestContent.DATA, TERMS[2], "m")
+        manifests.write_manifest([ManifestEntry(status, 5, None, 4, DATA)], SPEC, ManifestContent.DATA, TERMS[2], "m")
+
+
+@pytest.mark.parametrize(
+    ("entry", "read"),
+    [
+        (ManifestEntry(Status.ADDED, 77, None, None, DATA), (9, 9)),
+        (ManifestEntry(Status.EXISTING, 5, 3, None, DATA), (3, None)),
+        (ManifestEntry(Status.DELETED, 77, 3, None, DATA), (3, None)),
+        (ManifestEntry(Status.DELETED, 77, None, None, DATA), (9, None)),
+    ],
+)
+def test_iceberg_up_to_1_0_stored_no_file_sequence_numbers(entry, read):
+    known = replace(entry, sequence_number=3) if entry.status is Status.DELETED else entry
+    data, line = manifests.write_manifest([known], SPEC, ManifestContent.DATA, TERMS[2], "m.avro")
+    (record,), schema, _ = avro.records(data, "m.avro")
+    fields = [field for field in schema["fields"] if field["field-id"] != 4]
+    record = {name: value for name, value in record.items() if name != "file_sequence_number"}
+    stored = avro.avro_bytes(
+        {**schema, "fields": fields}, [record | {"sequence_number": entry.sequence_number}], {"format-version": "2"}
+    )
+    (found,) = manifests.read_manifest(stored, replace(line, sequence_number=9))
+    assert (found.sequence_number, found.file_sequence_number, found.added_at) == (*read, read[1] or read[0])
+
+
+def test_a_live_file_that_is_not_new_has_a_sequence_number():
+    data, line = manifests.write_manifest(
+        [ManifestEntry(Status.ADDED, 5, None, None, DATA)], SPEC, ManifestContent.DATA, TERMS[2], "m.avro"
+    )
+    (record,), schema, _ = avro.records(data, "m.avro")
+    stored = avro.avro_bytes(schema, [record | {"status": int(Status.EXISTING)}], {"format-version": "2"})
+    with pytest.raises(CorruptionError, match=r"^m\.avro is not a manifest: .*a live file has no sequence number"):
+        manifests.read_manifest(stored, replace(line, sequence_number=9))
 
 
 def test_a_manifest_list_counts_files_and_rows():

@@ -152,6 +152,14 @@ def test_what_was_merged_before_an_upgrade_to_version_3_has_no_order_after_it():
     assert not has_merged_commits(replace(metadata, snapshots={7: after}), merged)
 
 
+def test_a_file_of_which_neither_snapshot_nor_number_is_known_may_have_merged_commits():
+    unknown = replace(hand.data("a", 3), file_sequence_number=None)
+    metadata = hand.state(unknown).metadata
+    assert has_merged_commits(metadata, unknown)
+    appended = Snapshot(unknown.snapshot_id or 0, None, 3, 3, "list", summary={"added-data-files": "1"})
+    assert not has_merged_commits(replace(metadata, snapshots={appended.snapshot_id: appended}), unknown)
+
+
 def test_after_a_rollback_the_property_is_not_believed(lake):
     append(lake, (1, "a"))
     append(lake, (1, "b"))

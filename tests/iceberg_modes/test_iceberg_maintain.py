@@ -738,6 +738,22 @@ def test_rule_24_every_field_is_carried_on_known_or_not(lake):
     ]
 
 
+def test_file_sequence_numbers_that_iceberg_up_to_1_0_did_not_store_stay_unknown(lake):
+    table_of(lake, [1], [2])
+    rewrite_manifests(lake)
+    (merged,) = lake.state(T).manifests
+    records, schema, metadata = raw(merged.path)
+    schema["fields"] = [field for field in schema["fields"] if field["field-id"] != 4]
+    stored_again(merged.path, schema, records, metadata)
+    lake.append(T, rows(3))
+    rewrite_manifests(lake)
+    state = lake.state(T)
+    assert len(state.manifests) == 1
+    assert {(entry.sequence, entry.file_sequence_number) for entry in state.data} == {(1, None), (2, None), (4, 4)}
+    lake.rewrite(T, rewrite_all=True)
+    assert sorted(ids_of(lake)) == [1, 2, 3]
+
+
 def stored_again(path, schema, records, metadata):
     others = {name: text for name, text in metadata.items() if not name.startswith("avro.")}
     with Path(path.removeprefix("file://")).open("wb") as file:

@@ -101,7 +101,8 @@ class ManifestEntry:
     """A manifest entry. The sequence numbers of an added file may be None: it inherits them from its manifest.
 
     sequence_number         the data sequence number: when the rows were written (a rewrite keeps it)
-    file_sequence_number    the sequence number of the snapshot that added this very file
+    file_sequence_number    the sequence number of the snapshot that added this very file; None also if an existing
+                            entry lost it, as Iceberg up to 1.0 did not store it
     """
 
     status: Status
@@ -115,6 +116,11 @@ class ManifestEntry:
         """The data sequence number, which every entry has that was read."""
         assert self.sequence_number is not None, f"{self.file.path}: reading an entry fills in what it inherits"
         return self.sequence_number
+
+    @property
+    def added_at(self) -> int:
+        """The file sequence number. If it is unknown, that of the rows: a file is as old as its rows, or younger."""
+        return self.sequence if self.file_sequence_number is None else self.file_sequence_number
 
 
 @dataclass(frozen=True, slots=True)

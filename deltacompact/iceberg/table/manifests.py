@@ -62,8 +62,8 @@ def write_manifest(
     Raises CorruptionError for an entry that must not be written (rule 4): only an added file inherits sequence numbers.
     """
     for entry in entries:
-        if entry.status is not Status.ADDED and (entry.sequence_number is None or entry.file_sequence_number is None):
-            raise CorruptionError(f"{entry.file.path}: only an added file may inherit its sequence numbers")
+        if entry.status is not Status.ADDED and entry.sequence_number is None:
+            raise CorruptionError(f"{entry.file.path}: only an added file may inherit its sequence number")
     schema = entry_schema(spec, terms.version)
     records = (_record(entry, spec, terms.version) for entry in entries)
     data = avro.avro_bytes(schema, records, header_of(spec, content, terms))
@@ -105,6 +105,19 @@ def read_manifest(data: bytes, manifest: Manifest) -> list[ManifestEntry]:
         return list(_with_inherited_row_ids(entries, manifest))
     except (KeyError, StopIteration, TypeError, ValueError, AttributeError) as error:
         raise CorruptionError(f"{manifest.path} is not a manifest: {error!r}") from error
+
+
+def sequence_numbers(status: int, data: int | None, file: int | None, manifest: Manifest) -> tuple[int, int | None]:
+    """The data and file sequence number of an entry: as stored, or inherited. Version 1 has none: all are 0.
+
+    Iceberg up to 1.0 stored no file sequence numbers, so that of an existing or deleted file may be unknown (None).
+    """
+    inherits = status == Status.ADDED or manifest.sequence_number == 0
+    if data is None and (inherits or status == Status.DELETED):
+        data = manifest.sequence_number
+    if data is None:
+        raise ValueError("a live file has no sequence number although it is not new")
+    return data, manifest.sequence_number if file is None and inherits else file
 
 
 def is_counted(manifest: Manifest) -> bool:
@@ -225,14 +238,7 @@ def _entry(
         return record.get(names[number]) if number in names else None
 
     status = Status(above(0))
-    inherits = status is Status.ADDED or manifest.sequence_number == 0  # version 1 has no sequence numbers: all are 0
-    sequence, file_sequence = above(3), above(4)
-    if sequence is None and inherits:
-        sequence = manifest.sequence_number
-    if file_sequence is None and inherits:
-        file_sequence = manifest.sequence_number
-    if sequence is None or file_sequence is None:
-        raise ValueError(f"{value(100)} has no sequence number although it is not new")
+    sequence, file_sequence = sequence_numbers(status, above(3), above(4), manifest)
     snapshot_id = above(1)
     plain = {ours: _unstored(value(number), type_) for number, _, type_, _, ours in FILE_FIELDS}
     plain |= {

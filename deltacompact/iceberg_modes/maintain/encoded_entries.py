@@ -26,6 +26,7 @@ from deltacompact.iceberg.table.content_files import (
     Status,
 )
 from deltacompact.iceberg.table.manifest_schemas import entry_schema
+from deltacompact.iceberg.table.manifests import sequence_numbers
 from deltacompact.iceberg.table.partition_values import avro_value, compared, is_decimal
 
 _FILE, _PARTITION, _ROWS, _FIRST_ROW_ID = 2, 102, 103, 142
@@ -144,17 +145,9 @@ class _EntryEncoding:
         partition = tuple(compared(values[field["name"]], field["type"]) for field in self._partition_fields)
         return EncodedEntry(partition, rows, sequence, record)
 
-    def _sequence_numbers(self, part: SplitRecord) -> tuple[int, int]:
-        """The entry's own, or those that it inherits. Version 1 has none: all are 0."""
-        manifest = self._manifest
-        own = [part.around.get(self._above[number]) if number in self._above else None for number in (3, 4)]
-        inherits = part.around[self._above[0]] == Status.ADDED or manifest.sequence_number == 0
-        sequence, file_sequence = (
-            manifest.sequence_number if inherits and number is None else number for number in own
-        )
-        if sequence is None or file_sequence is None:
-            raise ValueError("an entry has no sequence number although it is not new")
-        return sequence, file_sequence
+    def _sequence_numbers(self, part: SplitRecord) -> tuple[int, int | None]:
+        data, file = (part.around.get(self._above[number]) if number in self._above else None for number in (3, 4))
+        return sequence_numbers(part.around[self._above[0]], data, file, self._manifest)
 
     def _stored_file(self, part: SplitRecord, row_id: int | None) -> bytes:
         """The data file's bytes in the common schema."""

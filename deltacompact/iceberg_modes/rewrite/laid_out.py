@@ -140,7 +140,7 @@ def ages_of(state: TableState) -> Ranks:
         if number in ours:
             return last[ours[number].session]
         if (snapshot := known.get(number)) is None:
-            return entry.file_sequence_number or 0, 0, number
+            return entry.added_at, 0, number
         return snapshot.sequence_number, snapshot.timestamp_ms, number
 
     ages = [age(entry) for entry in state.data]
