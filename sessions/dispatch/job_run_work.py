@@ -38,6 +38,8 @@ _LOG = logging.getLogger("sessions")
 _ROUND_EVERY_S = 0.1
 _ERROR_CHARACTERS_MAX = 500
 _WORTH_GIVING_BACK_S = 5.0
+_PLANNED_WHOLE_WITHIN_S = 60.0
+"""So long a partition that does not answer holds up the plans of the others."""
 
 
 class JobRunWork:
@@ -136,7 +138,7 @@ class JobRunWork:
     def _plans(self, instruction: Instruction) -> tuple[SessionPlan, ...] | None:
         """The plans of the sessions. None: the job run has failed, or waits for a trouble to pass."""
         try:
-            return self._means.plan(instruction)
+            return self._means.plan(instruction, self._is_patient())
         except Exception as error:
             text, cause = one_line(error), cause_of(error)
             if cause is None:  # no other dispatcher or later try would do better
@@ -146,6 +148,12 @@ class JobRunWork:
                 return None
             self._put_off(cause, text)
             return None
+
+    def _is_patient(self) -> bool:
+        """Whether a partition that does not answer is waited for, so that its plan is no guess."""
+        trouble = self._held.run.trouble
+        limit_s = min(_PLANNED_WHOLE_WITHIN_S, self._means.policy.give_up_after_s)
+        return trouble is None or self._means.clock() - trouble.since_s < limit_s
 
     def _put_off(self, cause: Cause, text: str) -> None:
         """Give the job run back until another try; after enough tries, it has failed."""

@@ -16,8 +16,8 @@ from sessions.launchers.launchers import Launchers
 from sessions.planning.learning import RateStore
 from sessions.planning.starts import StartStore
 
-Plan = Callable[[Instruction], tuple[SessionPlan, ...]]
-"""Plans the sessions of a document. Raises NotFoundError or InputError if the document cannot be served."""
+Plan = Callable[[Instruction, bool], tuple[SessionPlan, ...]]
+"""Plans the sessions of a document, with patience or without, see Planner."""
 
 
 @dataclass(slots=True)

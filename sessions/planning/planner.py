@@ -1,6 +1,7 @@
 """From an instruction document to the plans of its sessions: reads the table and the rates, and plans with them.
 
 orders, 3 partitions, desired_sla 900      ->  statistics of two; the third has nothing to do
+one of them does not answer now            ->  StoreError; without patience the smallest plan, and its session waits
 offers, rates of their pools               ->  three plans
 a branch of an Iceberg table               ->  one plan, for this machine: no cluster has the catalog's configuration
 """
@@ -38,9 +39,9 @@ class Planner:
     """Plans job runs with these offers, rates and starts. `busy_slots()`: how many CPUs of this machine are taken now.
     `clock` dates the plans.
 
-    Raises NotFoundError and InputError if a document cannot be served at all, and a partition's error that may pass. A
-    partition that cannot be folded, or has nothing to do, gets the smallest plan: its session finds out, and its record
-    says so.
+    Raises NotFoundError and InputError if a document cannot be served at all, and a partition's error that may pass:
+    without patience only if every partition has one. A partition that cannot be folded or read, or has nothing to do,
+    gets the smallest plan: its session finds out, and its record says so.
     """
 
     rates: RateStore
@@ -52,7 +53,7 @@ class Planner:
     open_catalog: Callable[[str], DeltaStreamCatalog | IcebergCatalog] = open_catalog
     clock: Callable[[], float] = time.time
 
-    def __call__(self, instruction: Instruction) -> tuple[SessionPlan, ...]:
+    def __call__(self, instruction: Instruction, patient: bool = True) -> tuple[SessionPlan, ...]:
         settings = instruction.engine_settings()
         catalog = self.open_catalog(instruction.catalog)
         statistics: Sequence[PartitionStatistics]
@@ -62,7 +63,7 @@ class Planner:
 
             statistics = [branch_statistics(catalog, instruction)]
         else:
-            found = _gathered(catalog, instruction, settings)
+            found = _gathered(catalog, instruction, settings, patient)
             is_known = [gathered.statistics is not None for gathered in found]
             statistics = [
                 gathered.statistics or PartitionStatistics(instruction.source_table_id, gathered.partition)
@@ -96,11 +97,13 @@ class Planner:
         return Situation(offers, known, self.sessions_max, self.busy_slots(), self.prices, self.clock())
 
 
-def _gathered(catalog: DeltaStreamCatalog, instruction: Instruction, settings: Settings) -> tuple[Gathered, ...]:
+def _gathered(
+    catalog: DeltaStreamCatalog, instruction: Instruction, settings: Settings, patient: bool
+) -> tuple[Gathered, ...]:
     """The partitions of a document. Raises an error that may pass, because a plan without the partition is a guess."""
     request = request_of(instruction, settings, instruction.partition_values, instruction.hash_bucket_count)
     found = gather(catalog, request)
-    for gathered in found:
-        if gathered.error is not None and cause_of(gathered.error) is not None:
-            raise gathered.error
+    passing = [gathered.error for gathered in found if gathered.error and cause_of(gathered.error) is not None]
+    if passing and (patient or len(passing) == len(found)):
+        raise passing[0]
     return found

@@ -424,7 +424,7 @@ def test_a_runner_that_cannot_open_the_catalog_says_so(world):
     world.submit()
     stored = world.state.job_run("run-1")
     held = claim(world.state, stored, "host.1.a", 60.0, 0.0)
-    record_plans(held, world.means, world.means.plan(job_run_work.of_values(held.run.document)))
+    record_plans(held, world.means, world.means.plan(job_run_work.of_values(held.run.document), True))
     attempts = attempts_module.SessionAttempts(held, None, world.open_catalog)
     attempts.next("all")
     world.error = StoreError("no route to the catalog")
@@ -486,6 +486,31 @@ def test_a_partition_that_cannot_be_read_now_is_planned_again(world):
     assert world.session.plan.hash_bucket_count == buckets_of(world) == 8
 
 
+def test_a_partition_that_never_answers_holds_up_no_other(world):
+    world.catalog.create_table("days", ["day"], ["id"])
+    for day in ("1", "2"):
+        world.catalog.append("days", pa.table({"id": [1]}), {"day": day})
+    world.submit(source_table_id="days")
+
+    def asked(kind, path, act):
+        if "day=2" in path:
+            raise StoreError("S3 answered 500: the key is disabled")
+        return act()
+
+    world.catalog.store._intercept = asked
+    began_s = world.clock.now_s
+    while not list(world.state.sessions("run-1")):
+        world.work()
+        assert world.run.trouble.cause == Cause.UNREACHABLE
+        world.clock.now_s = world.run.trouble.again_s
+    assert 60 <= world.clock.now_s - began_s < 300, "it is waited for, so that its plan is no guess"
+    one, two = sorted(world.state.sessions("run-1"), key=lambda each: each.id)
+    assert one.state is SessionState.SUCCEEDED
+    assert two.plan.hash_bucket_count == 0 and "the key is disabled" in two.trouble.text
+    world.work_until_it_ends()
+    assert world.run.state is JobRunState.FAILED and world.run.failed_session_ids == (two.id,)
+
+
 # --- retry and cancel ----------------------------------------------------------------------------------------------
 
 
@@ -527,7 +552,7 @@ def test_an_attempt_of_an_earlier_life_is_fenced_off_though_the_plans_are_record
     planned = []
     state = StateStore(InterceptedStore(world.state.store, dies))
     held = claim(state, state.job_run("run-1"), "host.2.b", 60.0, 0.0)
-    planned += world.means.plan(of_values(held.run.document))
+    planned += world.means.plan(of_values(held.run.document), True)
     with pytest.raises(Crash):
         record_plans(held, world.means, planned)
     assert (world.session.life, world.session.attempt) == (1, attempt)

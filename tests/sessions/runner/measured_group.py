@@ -27,7 +27,7 @@ def run(folder: str, memory_bytes: int, document: dict[str, object]) -> None:
     assert state.accept(JobRun(name, document, JobRunState.ACCEPTED, accepted_s=0.0))
     held = claim(state, state.job_run(name), "host.1.a", 600.0, 0.0)
     instruction = of_values(document)
-    (session,) = record_plans(held, means, means.plan(instruction))
+    (session,) = record_plans(held, means, means.plan(instruction, True))
     assert session.plan.peak_bytes <= session.plan.memory_bytes == memory_bytes
     SessionAttempts(held, instruction).next(session.id)
     assert run_group(state.uri, name, session.plan.group, held.epoch) == 0
