@@ -120,11 +120,13 @@ class KeptEntries:
 
     state of 3 commits     files 0, 1, 2 are read
     state of 4 commits     file 3 is read
+
+    A file that was taken back and came again with another operation, or other types, is another slice.
     """
 
     def __init__(self) -> None:
         self._terms: tuple[Encoding, int] | None = None
-        self._kept: list[tuple[frozenset[Any], Groups]] = []
+        self._kept: list[tuple[frozenset[SourceSlice], Groups]] = []
 
     def of(
         self,
@@ -136,20 +138,15 @@ class KeptEntries:
         """The entries of the slices. Those that are not kept, or that were made on other terms, are `hashed`."""
         if self._terms != (encoding, hash_bucket_count):
             self._terms, self._kept = (encoding, hash_bucket_count), []
-        wanted = {_named(piece): piece for task in slices(work, _ROWS_HASHED) for piece in task}
-        self._kept = [(names, entries) for names, entries in self._kept if names <= wanted.keys()]
-        kept = frozenset[Any]().union(*(names for names, _ in self._kept))
-        new = [piece for name, piece in wanted.items() if name not in kept]
-        self._kept += [(frozenset(map(_named, task)), hashed(task)) for task in slices(new, _ROWS_HASHED)]
+        wanted = frozenset(piece for task in slices(work, _ROWS_HASHED) for piece in task)
+        self._kept = [(pieces, entries) for pieces, entries in self._kept if pieces <= wanted]
+        missing = wanted.difference(*(pieces for pieces, _ in self._kept))
+        new = sorted(missing, key=lambda piece: (piece.ordinal, piece.rows))
+        self._kept += [(frozenset(task), hashed(task)) for task in slices(new, _ROWS_HASHED)]
         return [entries for _, entries in self._kept]
 
     def clear(self) -> None:
         self._kept = []
-
-
-def _named(piece: SourceSlice) -> Any:
-    """Identifies a slice of a file, which nobody changes, among the slices of a stream."""
-    return piece.file.path, piece.file.deletions, piece.ordinal, piece.rows
 
 
 def live_sources(

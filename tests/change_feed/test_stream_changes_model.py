@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from budgets import examples
 from hypothesis import given, settings
@@ -39,31 +42,50 @@ GONE = st.tuples(st.just("delete"), st.lists(IDS, min_size=1, max_size=2))
 MOVE = st.tuples(st.sampled_from(["move", "lay out"]), st.integers(0, 3))
 MOVED = st.lists(st.tuples(st.one_of(ONE, GONE), MOVE, st.one_of(ONE, GONE)), min_size=1, max_size=3)
 
+LANDED = {1: "l", 2: "l"}
+REFER = st.tuples(st.just("refer"), st.sampled_from(["upsert", "delete"]))
+REPAIR = st.sampled_from([("retract", 0), ("rollback", -2)])
+REPAIRED = st.lists(st.tuples(st.one_of(ONE, GONE), REFER, REPAIR, REFER), min_size=1, max_size=2)
+
 
 class History:
     """A stream, its clock, and what a dictionary says of each moment."""
 
-    def __init__(self) -> None:
+    def __init__(self, landed: Path | None = None) -> None:
         self.now = 100
+        self.landed = landed
         self.catalog = DeltaStreamCatalog(MemoryStore(), clock=lambda: float(self.now))
         self.table = self.catalog.create_table("t", primary_keys=["id"])
         self.rows: dict[int, Any] = {}
         self.moments: list[tuple[int, dict[int, Any]]] = [(self.now, {})]
         self.first = 0
         """When the first commit came; nobody goes back to before it."""
+        self.waiting: list[tuple[int, int]] = []
+        """The positions of deltas that nobody has compacted, and how many moments were before each."""
+        self.bookmarks: list[dict[int, Any]] = []
+        """What each moment's bookmark has seen: of a delta that is taken back later, the moments have nothing."""
 
     def do(self, kind: str, given: Any) -> None:
         self.now += 10
-        if kind in ("upsert", "delete", "restate"):
+        if kind in ("upsert", "delete", "refer", "restate"):
             self.first = self.first or self.now
+        waiting, self.waiting = self.waiting, []
         match kind:
             case "upsert":
-                ids, values = zip(*given, strict=True)
-                self.table.append(pa.table({"id": pa.array(ids, pa.int64()), "v": pa.array(values, pa.string())}))
-                self.rows = self.rows | dict(given)
+                delta = self.table.append(rows_of(given))
+                self.rows, self.waiting = self.rows | dict(given), [*waiting, (delta.position, len(self.moments))]
             case "delete":
-                self.table.append(pa.table({"id": pa.array(given, pa.int64())}), operation="delete")
-                self.rows = {key: value for key, value in self.rows.items() if key not in given}
+                delta = self.table.append(pa.table({"id": pa.array(given, pa.int64())}), operation="delete")
+                self.rows, self.waiting = without(self.rows, given), [*waiting, (delta.position, len(self.moments))]
+            case "refer":
+                delta = self.table.append_files(self.landed, operation=given, reference=True)
+                self.rows = self.rows | LANDED if given == "upsert" else without(self.rows, LANDED)
+                self.waiting = [*waiting, (delta.position, len(self.moments))]
+            case "retract" if waiting:
+                *self.waiting, (position, number) = waiting
+                self.table.retract(position)
+                self.rows = self.moments[number - 1][1]
+                self.moments[number:] = [(time, self.rows) for time, _ in self.moments[number:]]
             case "compact" | "mark":
                 self.table.compact(settings=MARKING if kind == "mark" else SETTINGS)
             case "move" | "lay out":
@@ -78,6 +100,19 @@ class History:
                 self.table.restate(pa.table({"id": pa.array([given], pa.int64()), "v": pa.array(["r"], pa.string())}))
                 self.rows = {given: "r"}
         self.moments.append((self.now, self.rows))
+        if self.landed:
+            self.table.changes(bookmark=f"of-{len(self.bookmarks)}", from_="1970-01-01")
+            self.table.commit_bookmark(f"of-{len(self.bookmarks)}")
+            self.bookmarks.append(self.rows)
+
+
+def rows_of(given: Iterable[tuple[int, Any]]) -> pa.Table:
+    ids, values = zip(*given, strict=True)
+    return pa.table({"id": pa.array(ids, pa.int64()), "v": pa.array(values, pa.string())})
+
+
+def without(rows: dict[int, Any], keys: Collection[int]) -> dict[int, Any]:
+    return {key: value for key, value in rows.items() if key not in keys}
 
 
 def at(seconds: int) -> str:
@@ -100,6 +135,10 @@ def net(before: dict[int, Any], after: dict[int, Any]) -> Counter[tuple[Any, ...
 
 def told(reader: pa.RecordBatchReader) -> list[dict[str, Any]]:
     return reader.read_all().to_pylist()
+
+
+def shown(change: dict[str, Any]) -> tuple[Any, ...]:
+    return change["id"], change["v"], change["_change_type"]
 
 
 def replayed(rows: dict[int, Any], changes: list[dict[str, Any]]) -> dict[int, Any]:
@@ -143,8 +182,35 @@ def test_rows_that_compactions_moved_live_or_died_since(steps, data):
     the_feed_is_what_a_dictionary_says([*first, *itertools.chain.from_iterable(steps)], data)
 
 
-def the_feed_is_what_a_dictionary_says(steps, data):
-    history = History()
+@pytest.fixture(scope="module")
+def landed(tmp_path_factory):
+    path = tmp_path_factory.mktemp("landed") / "landed.parquet"
+    pq.write_table(rows_of(LANDED.items()), path)
+    return path
+
+
+@pytest.mark.slow
+@settings(max_examples=examples(60))
+@given(REPAIRED, st.data())
+def test_a_file_comes_again_with_another_operation_after_the_first_was_taken_back(landed, steps, data):
+    first = ("upsert", [(number, "a") for number in range(4)]), ("compact", 0)
+    the_feed_is_what_a_dictionary_says([*first, *itertools.chain.from_iterable(steps)], data, landed)
+
+
+@pytest.mark.parametrize("repair", [("retract", 0), ("rollback", -2)])
+@pytest.mark.parametrize(("wrong", "right"), [("upsert", "delete"), ("delete", "upsert")])
+def test_a_file_that_came_with_the_wrong_operation_is_not_taken_for_the_right_one(landed, wrong, right, repair):
+    """The entries of a file were kept whatever its operation: mirrors kept deleted rows, or lost inserted ones."""
+    history = History(landed)
+    for step in (("upsert", [(1, "a"), (3, "a")]), ("compact", 0), ("refer", wrong), repair, ("refer", right)):
+        history.do(*step)
+    _, good, bad, _, now = history.bookmarks
+    assert Counter(map(shown, told(history.table.changes("of-2", before=True)))) == net(bad, now)
+    assert replayed(good, told(history.table.changes("of-1", per_commit=True, before=True))) == now
+
+
+def the_feed_is_what_a_dictionary_says(steps, data, landed=None):
+    history = History(landed)
     for kind, given_ in steps:
         history.do(kind, given_)
     numbers = st.integers(0, len(history.moments) - 1)
@@ -152,15 +218,18 @@ def the_feed_is_what_a_dictionary_says(steps, data):
     if not any(rows for _, rows in history.moments):
         return
     small = data.draw(st.sampled_from([1, 1 << 30]))
-    (begin, before), (end, after) = history.moments[first], history.moments[last]
-    found = told(feed(history, at(begin), at(end), small))
+    (time, before), (end, after) = history.moments[first], history.moments[last]
+    begin = at(time)
+    if first and history.bookmarks and data.draw(st.booleans()):
+        begin, before = f"of-{first - 1}", history.bookmarks[first - 1]
+    found = told(feed(history, begin, at(end), small))
     expected = net(before, after)
-    assert Counter((row["id"], row["v"], row["_change_type"]) for row in found) == expected
+    assert Counter(map(shown, found)) == expected
     assert accounted(found) == fingerprint(list(after.items())) - fingerprint(list(before.items()))
     now = {row["id"]: row["v"] for row in history.table.read().to_pylist()}
     assert history.table.fingerprint() == fingerprint(list(now.items()))
     if first <= last:
-        commits = told(history.table.changes(at(begin), at(end), per_commit=True, before=True))
+        commits = told(history.table.changes(begin, at(end), per_commit=True, before=True))
         assert replayed(before, commits) == after
         ordinals = [row["_change_ordinal"] for row in commits]
         assert ordinals == sorted(ordinals)
