@@ -43,6 +43,11 @@ _LOG_EVERY_S = 10.0
 _OBJECT_STORE_SHARE = 0.3
 """The share of the free memory that Ray takes for its object store by default."""
 
+_IN_VAIN_FOR_S = 3600.0
+"""After a wait in vain this process does not wait for as many CPUs again for this time."""
+_in_vain: dict[str, tuple[int, float]] = {}
+"""By cluster: how many CPUs did not come, and until when nobody waits for them."""
+
 
 class RayExecutor:
     """Joins the running cluster, or starts one on this machine that lives as long as the process. Claims: claims.py."""
@@ -224,10 +229,11 @@ def _nodes_awaited(cpus_wanted: int | None, wait_s: float) -> list[RayNode]:
     """The nodes, as soon as `cpus_wanted` (None: any) are there, and after `wait_s` seconds in any case.
 
     Asks Ray for the CPUs so that the autoscaler adds nodes, then polls. The request ends with this call or this
-    process; the autoscaler removes idle nodes later.
+    process; the autoscaler removes idle nodes later. A process with many sessions waits in vain once, not in each.
     """
-    nodes, wanted = _nodes(), cpus_wanted or 1
-    if _cpus(nodes) >= wanted:
+    nodes, wanted, cluster = _nodes(), cpus_wanted or 1, ray.get_runtime_context().gcs_address
+    missed, until_s = _in_vain.get(cluster, (wanted, 0.0))
+    if _cpus(nodes) >= wanted or (nodes and wanted >= missed and time.monotonic() < until_s):
         return nodes
     request = ray.util.placement_group([{"CPU": 1}] * wanted, strategy="PACK")
     try:
@@ -242,6 +248,8 @@ def _nodes_awaited(cpus_wanted: int | None, wait_s: float) -> list[RayNode]:
         ray.util.remove_placement_group(request)
     if not nodes:
         raise ClusterError(f"the Ray cluster has no CPU for tasks, and none came within {wait_s:g} s (ray_wait_s)")
+    if cpus < wanted:
+        _in_vain[cluster] = wanted, time.monotonic() + _IN_VAIN_FOR_S
     return nodes
 
 

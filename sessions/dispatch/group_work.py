@@ -38,7 +38,7 @@ _KILLED = "its process ended before it did"
 
 @dataclass(frozen=True, slots=True)
 class GroupWork:
-    """The work on the groups of one job run."""
+    """The work on the groups of one job run, of which one on Ray waits `ray_wait_s` for workers."""
 
     held: HeldJobRun
     means: Means
@@ -46,6 +46,7 @@ class GroupWork:
     looks: Looks
     retries: Retries
     delays: Delays
+    ray_wait_s: float
 
     def taken(self, sessions: Iterable[JobRunSession]) -> list[HeldGroup]:
         """The sessions in groups. Attempts that an earlier epoch launched are fenced off first."""
@@ -111,7 +112,8 @@ class GroupWork:
         group.log.look()
         status, why = self.means.launcher.status(group.launched), _KILLED
         if status.state is GroupState.RUNNING:
-            if group.silent_s <= group.patience_s(self.means.settings.stall_s) and not group.lingers():
+            patience_s = group.patience_s(self.means.settings.stall_s, self.ray_wait_s)
+            if group.silent_s <= patience_s and not group.lingers():
                 return
             if group.unended:
                 why = f"it recorded nothing for {group.silent_s:,.0f} s, so its process was ended"

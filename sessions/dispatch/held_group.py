@@ -114,11 +114,16 @@ class HeldGroup:
         is_process = all(session.plan is None or session.plan.launcher == LOCAL for session in self.sessions.values())
         return not is_process or time.monotonic() - self.done_s > _PROCESS_ENDS_WITHIN_S
 
-    def patience_s(self, stall_s: float) -> float:
-        """How long the group may be silent. The time doubles with each failure, because the plan may be wrong."""
+    def patience_s(self, stall_s: float, ray_wait_s: float) -> float:
+        """How long the group may be silent. The time doubles with each failure, because the plan may be wrong.
+
+        On Ray a session waits `ray_wait_s` for workers before its first stage, and records nothing meanwhile.
+        """
+        on_ray = any(plan.executor == "ray" for plan in self.plans_left)
+        waits_s = ray_wait_s if on_ray and not any(session.progress.stage for session in self.unended) else 0.0
         longest_s = max((plan.start_s + plan.expected.seconds for plan in self.plans_left), default=0.0)
         failures = max((session.failures for session in self.unended), default=0)
-        return float(max(stall_s, _STALL_FACTOR * longest_s) * 2**failures)
+        return float(waits_s + max(stall_s, _STALL_FACTOR * longest_s) * 2**failures)
 
 
 def _estimate_left(session: JobRunSession, now_s: float) -> Estimate:

@@ -98,7 +98,8 @@ class JobRunWork:
         held, means = self._held, self._means
         limits = means.admission.limits
         attempts = SessionAttempts(held, instruction, policy=means.policy, clock=means.clock, limits=limits)
-        return GroupWork(held, means, self._forecast, self._looks, Retries(attempts, means), Delays(held.state))
+        retries, wait_s = Retries(attempts, means), instruction.engine_settings().ray_wait_s
+        return GroupWork(held, means, self._forecast, self._looks, retries, Delays(held.state), wait_s)
 
     def _round(self, work: GroupWork) -> None:
         """Look after each group once."""

@@ -4,6 +4,7 @@
     day=2024-01-02    ConflictError                  recorded; tried again
     day=2024-01-02    StoreError                     recorded with its cause; tried again later
     day=2024-01-03    no such partition              failed for good
+    day=2024-01-04    ClusterError                   recorded for this one and those after it: the group waits
     -> EXIT_AGAIN
 
 Each session is one compact() of one partition, or of one branch of an Iceberg table, under the name of its attempt.
@@ -21,7 +22,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from deltacompact import DeltaStreamCatalog, SessionResult
-from deltacompact.base.errors import CorruptionError, InputError, Interrupted, StoreError
+from deltacompact.base.errors import ClusterError, CorruptionError, InputError, Interrupted, StoreError
 from deltacompact.base.wording import one_line
 from deltacompact.catalog.opening import is_iceberg_catalog, open_catalog
 from deltacompact.job import Request
@@ -99,6 +100,7 @@ class GroupRun:
         self._instruction = of_values(self.job_run.document)
         self._open_catalog = open_catalog
         self._catalog: DeltaStreamCatalog | IcebergCatalog | None = None
+        self._no_cluster: ClusterError | None = None
 
     def run(self, group: str) -> int:
         """Run every session of the group that has this epoch and has not begun. Returns an exit status."""
@@ -118,6 +120,8 @@ class GroupRun:
         try:
             outcome, nothing_to_do = self._compacted(report)
         except Exception as error:
+            if isinstance(error, ClusterError):
+                self._no_cluster = error
             cause = cause_of(error)
             for_good = cause is None and isinstance(error, _FOR_GOOD)
             _LOG.error("session %s failed: %s", report.session.id, one_line(error), exc_info=not for_good)
@@ -135,6 +139,8 @@ class GroupRun:
 
     def _compacted(self, report: SessionReport) -> tuple[Outcome, str | None]:
         """(outcome, why there was nothing to do; None: there was something)."""
+        if self._no_cluster is not None:  # each session would wait anew for workers that did not come
+            raise self._no_cluster.with_traceback(None)
         if self._catalog is None:
             self._catalog = self._open_catalog(self._instruction.catalog)
         catalog = self._catalog

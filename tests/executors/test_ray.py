@@ -283,6 +283,7 @@ def test_a_cluster_that_grows_is_waited_for(tmp_path, template):
     }
     assert "none came within 1 s" in said["refused"]
     assert (said["nodes"], said["slots"], said["one at a time"]) == ([1, 2], 3, [1])
+    assert not said["waited again"], "each of 250 sessions waited ten minutes for the fourth of four workers"
     assert_sound(catalog, expected)
 
 

@@ -7,6 +7,7 @@ import statistics
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from sessions_place import SLOW, place  # noqa: F401
@@ -16,7 +17,7 @@ from sessions_records import plan, session
 from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.base.events import GroupWritten
 from deltacompact.storage.memory import MemoryStore
-from sessions.base.model import JobRunSession, JobRunState, Outcome, SessionState
+from sessions.base.model import JobRunSession, JobRunState, Outcome, Progress, SessionState
 from sessions.base.settings import DispatcherSettings
 from sessions.cli import dispatch as command
 from sessions.cli import run
@@ -135,7 +136,11 @@ def test_a_retry_counts_what_the_first_try_took():
     group.update([begun])
     assert group.left(now_s).seconds == pytest.approx(400, abs=1)
     assert begun.expected_first == again.expected_first
-    assert group.patience_s(60) == 2 * 10 * 400 and group.patience_s(9000) == 18000
+    assert group.patience_s(60, 600) == 600 + 2 * 10 * 400 and group.patience_s(9000, 0) == 18000
+    group.update([replace(begun, progress=Progress("dedupe"))])
+    assert group.patience_s(60, 600) == 2 * 10 * 400, "the workers are there"
+    group.update([replace(begun, plan=replace(begun.plan, executor="local"))])
+    assert group.patience_s(60, 600) == 2 * 10 * 400
 
 
 def test_written_groups_of_an_iceberg_branch_are_progress():

@@ -55,6 +55,7 @@ from sessions.records.leases import claim
 from sessions.records.lives import cancel, retry
 from sessions.records.state_store import StateStore
 from sessions.records.swapping import SwappedRecords
+from sessions.runner import group as group_module
 from sessions.runner.group import GroupRun
 
 SETTINGS = DispatcherSettings(give_up_after_s=600.0, tries=3)
@@ -433,7 +434,29 @@ def test_a_runner_that_cannot_open_the_catalog_says_so(world):
     assert world.session.cause == Cause.UNREACHABLE and "no route" in world.session.error
 
 
+def test_a_cluster_without_workers_is_waited_for_once_by_a_group(world, monkeypatch):
+    days(world, "1", "2", "3")
+    world.submit(source_table_id="days")
+    waited = []
+
+    def compact_job(*args):
+        waited.append(world.clock.now_s)
+        raise ClusterError("the Ray cluster has no CPU for tasks, and none came within 600 s (ray_wait_s)")
+
+    monkeypatch.setattr(group_module, "compact_job", compact_job)
+    world.work()
+    found = list(world.state.sessions("run-1"))
+    assert len(waited) == len(world.launches) == len({each.plan.group for each in found}) == 1
+    assert [each.trouble.cause for each in found] == [Cause.LAUNCH] * 3, "the time of all three begins now"
+
+
 # --- partitions that are not known while they are planned ----------------------------------------------------------
+
+
+def days(world, *names):
+    world.catalog.create_table("days", ["day"], ["id"])
+    for day in names:
+        world.catalog.append("days", pa.table({"id": [1]}), {"day": day})
 
 
 def indexed(world, buckets):
@@ -487,9 +510,7 @@ def test_a_partition_that_cannot_be_read_now_is_planned_again(world):
 
 
 def test_a_partition_that_never_answers_holds_up_no_other(world):
-    world.catalog.create_table("days", ["day"], ["id"])
-    for day in ("1", "2"):
-        world.catalog.append("days", pa.table({"id": [1]}), {"day": day})
+    days(world, "1", "2")
     world.submit(source_table_id="days")
 
     def asked(kind, path, act):
