@@ -66,7 +66,9 @@ class OutcomeUnknownError(StoreError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C during a commit. The message says what took effect, what did not, and what to do."""
+    """Ctrl-C, told: the message says what took effect, what did not, and what to do."""
+
+    exit_status = 130
 
 
 class UnhealthyError(DeltaCompactError):

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from deltacompact.base.errors import DeltaCompactError
+from deltacompact.base.errors import DeltaCompactError, Interrupted
 
 
 def counted(count: int, thing: str, things: str | None = None) -> str:
@@ -91,7 +91,7 @@ def text_of(message: object) -> str:
 def one_line(error: BaseException) -> str:
     """The text of an error. Errors of other libraries get their class in front: their text alone often says little."""
     text = text_of(error)
-    if isinstance(error, DeltaCompactError):
+    if isinstance(error, (DeltaCompactError, Interrupted)):
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
@@ -101,5 +101,5 @@ def error_document(error: BaseException) -> dict[str, Any]:
     return {
         "kind": type(error).__name__,
         "message": one_line(error),
-        "exit_status": error.exit_status if isinstance(error, DeltaCompactError) else 1,
+        "exit_status": error.exit_status if isinstance(error, (DeltaCompactError, Interrupted)) else 1,
     }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import click
 
+from deltacompact.base.errors import Interrupted
 from deltacompact.base.wording import counted, error_document, one_line
 from deltacompact.cli.console import writes_utf8
 from deltacompact.reports.scale import WORST, Detail
@@ -25,7 +26,7 @@ T = TypeVar("T")
 class Failed(Exception):
     """Raised by a command that has printed the error in its answer: it only sets the exit status."""
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: Exception | Interrupted) -> None:
         super().__init__(str(error))
         self.error = error
 

@@ -14,6 +14,8 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from deltacompact.base.printable import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -32,11 +34,13 @@ def _console(stderr: bool) -> Console:
     """A console that prints names as they are, but no control characters in them."""
     from rich.console import Console
 
-    from deltacompact.base.printable import printable
-
     class Printable(Console):
         def print(self, *objects: Any, **how: Any) -> None:
             super().print(*(printable(item) if isinstance(item, str) else item for item in objects), **how)
+
+        def on_broken_pipe(self) -> None:
+            """Raise the BrokenPipeError; rich would exit."""
+            raise
 
     return Printable(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
@@ -50,6 +54,21 @@ def open_closed_streams() -> None:
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
             setattr(sys, name, io.TextIOWrapper(io.FileIO(number, mode, closefd=False)))
+
+
+def lose_what_stderr_does_not_take() -> None:
+    """A closed pipe or a full disk behind stderr stops no command: what it says there is lost."""
+    if sys.stderr is sys.__stderr__ and isinstance(sys.stderr, io.TextIOWrapper):
+        encoding, errors = sys.stderr.encoding, sys.stderr.errors
+        sys.stderr = io.TextIOWrapper(_Lossy(2, "w", closefd=False), encoding, errors, line_buffering=True)
+
+
+class _Lossy(io.FileIO):
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
 
 
 def write_ascii_where_utf8_is_not_read() -> None:
@@ -86,9 +105,9 @@ class _LogLines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno >= logging.ERROR and not self._debug:
             return
-        print(f"deltacompact: {record.getMessage()}", file=sys.stderr, flush=True)
+        print(printable(f"deltacompact: {record.getMessage()}"), file=sys.stderr, flush=True)
         if self._debug and record.exc_info:
-            print(logging.Formatter().formatException(record.exc_info), file=sys.stderr)
+            print(printable(logging.Formatter().formatException(record.exc_info)), file=sys.stderr)
 
 
 def _spelled(error: UnicodeError) -> tuple[str, int]:

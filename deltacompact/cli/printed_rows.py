@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from deltacompact.base.errors import Interrupted
 from deltacompact.base.wording import error_document
 from deltacompact.cli.answers import Failed, json_row, say
 
@@ -33,18 +34,17 @@ def _rows(reader: Any, limit: int | None) -> Iterator[dict[str, Any]]:
 
 
 def _print_document(rows: Iterator[dict[str, Any]]) -> bool:
-    """Print the document row by row. It is complete JSON even if reading fails halfway."""
+    """Print the document row by row. It is complete JSON even if reading fails or is interrupted halfway."""
     first = next(rows, None)  # errors in the request are raised before anything is printed
-    say('{"rows": [')
     try:
+        say('{"rows": [')
         if first is not None:
             say(json_row(first), end="")
         for row in rows:
             say(",\n" + json_row(row), end="")
-    except BrokenPipeError:
-        raise
-    except Exception as error:
-        say(f'],\n"error": {json_row(error_document(error))}}}')
-        raise Failed(error) from error
+    except (Exception, KeyboardInterrupt) as error:
+        told = Interrupted("interrupted") if isinstance(error, KeyboardInterrupt) else error
+        say(f'],\n"error": {json_row(error_document(told))}}}')
+        raise Failed(told) from error
     say("]}")
     return first is not None

@@ -2,6 +2,7 @@
 
 read … | head -1       the pipe is closed       no output, exit 0
 status … > /dev/full   nothing can be written   one line, exit 1
+compact … 2>&1 | head  stderr has no reader     the work is done to its end
 compact … >&-          nobody wants to read     the command's own exit status
 Ctrl-C, kill           what is left behind      one line, exit 130
 bad input              the error                one line, exit 2; with --json also a document on stdout
@@ -13,6 +14,7 @@ import atexit
 import contextlib
 import errno
 import os
+import select
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -28,10 +30,13 @@ from deltacompact.base.printable import printable
 from deltacompact.base.without_pandas import forgo_pandas
 from deltacompact.base.wording import error_document, one_line
 from deltacompact.cli.answers import Failed, say_json
-from deltacompact.cli.console import open_closed_streams, warnings_on_stderr, write_ascii_where_utf8_is_not_read
+from deltacompact.cli.console import (
+    lose_what_stderr_does_not_take,
+    open_closed_streams,
+    warnings_on_stderr,
+    write_ascii_where_utf8_is_not_read,
+)
 from deltacompact.cli.meant import with_what_was_meant
-
-_INTERRUPTED = 130
 
 click.IntRange.name = "whole number"
 
@@ -59,19 +64,14 @@ class Program:
         garbage.look_seldom()
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start threads for algebra that we never do
         write_ascii_where_utf8_is_not_read()
-        stdout = sys.stdout
+        lose_what_stderr_does_not_take()
         interrupts_are_raised()
         try:
             status = self.run(sys.argv[1:], context)
             sys.stdout.flush()
         except KeyboardInterrupt:  # while it said how it ended
-            status = _INTERRUPTED
-        except (BrokenPipeError, SystemExit) as stop:
-            # `| head` closed the pipe. rich raises SystemExit while it handles that; click does afterwards, and has put
-            # another stream in place of stdout.
-            is_of_pipe = isinstance(stop, BrokenPipeError) or isinstance(stop.__context__, BrokenPipeError)
-            if not is_of_pipe and sys.stdout is stdout:
-                raise
+            status = Interrupted.exit_status
+        except BrokenPipeError:  # `| head` read enough
             _write_nowhere()
             status = 0
         except OSError as error:
@@ -86,9 +86,7 @@ class Program:
         debug, as_json = "--debug" in arguments, "--json" in arguments
         try:
             with warnings_on_stderr(debug):
-                words = [word for word in arguments if word != "--debug"]
-                done = self.commands.main(words, prog_name=self.name, standalone_mode=False, obj=context)
-            return done if isinstance(done, int) else 0
+                return self._done([word for word in arguments if word != "--debug"], context)
         except click.exceptions.Exit as stop:
             return stop.exit_code
         except click.UsageError as error:
@@ -99,13 +97,11 @@ class Program:
             return 2
         except (KeyboardInterrupt, click.Abort) as stop:
             cause = stop.__cause__ if isinstance(stop, click.Abort) else stop  # click turns one into the other
-            message = f"interrupted; {cause if isinstance(cause, Interrupted) else self.after_interrupt}"
+            left = cause if isinstance(cause, Interrupted) else self.after_interrupt
+            interrupted = Interrupted(f"interrupted; {left}")
             if as_json:
-                say_json({"error": {"kind": "Interrupted", "message": message, "exit_status": _INTERRUPTED}})
-            self._say(message)
-            return _INTERRUPTED
-        except BrokenPipeError:
-            raise
+                say_json({"error": error_document(interrupted)})
+            return self._failed(interrupted, debug=False)
         except Failed as failed:  # the JSON answer has the error already
             return self._failed(failed.error, debug)
         except Exception as error:
@@ -115,13 +111,25 @@ class Program:
                 say_json({"error": self.told(error)})
             return self._failed(error, debug)
 
-    def _failed(self, error: Exception, debug: bool) -> int:
+    def _done(self, words: list[str], context: object) -> int:
+        """Do what the words say, and return the command's status."""
+        stdout = sys.stdout
+        try:
+            done = self.commands.main(words, prog_name=self.name, standalone_mode=False, obj=context)
+        except SystemExit:
+            if sys.stdout is stdout:
+                raise
+            # click exits for any pipe that breaks, and puts another stream in place of stdout
+            raise BrokenPipeError("the other end of a pipe or connection is gone") from None
+        return done if isinstance(done, int) else 0
+
+    def _failed(self, error: Exception | Interrupted, debug: bool) -> int:
         """Print the error in one line and return its exit status."""
         if debug:
             traceback.print_exception(error)
-        known = isinstance(error, DeltaCompactError)
+        known = isinstance(error, (DeltaCompactError, Interrupted))
         self._say(one_line(error) + ("" if known or debug else " (--debug shows where)"))
-        return error.exit_status if isinstance(error, DeltaCompactError) else 1
+        return int(error_document(error)["exit_status"])
 
     def _say(self, text: str) -> None:
         click.secho(printable(f"{self.name}: {text}"), file=sys.stderr, fg="red")
@@ -142,7 +150,14 @@ def _end(ended: list[int]) -> None:
 
 def _is_of_stdout(error: Exception) -> bool:
     """Whether stdout could not be written. Errors of other files have a file name, or a longer text."""
+    if isinstance(error, BrokenPipeError):
+        return _nobody_reads_stdout()
     return isinstance(error, OSError) and error.args in _FULL and error.filename is None
+
+
+def _nobody_reads_stdout() -> bool:
+    (state := select.poll()).register(1, 0)
+    return bool(state.poll(0))
 
 
 def _write_nowhere() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import re
 import signal
@@ -19,6 +20,7 @@ import deltacompact
 from deltacompact import cli
 from deltacompact.base.events import SessionFinished
 from deltacompact.cli.arguments import takers_of_iceberg
+from deltacompact.cli.console import warnings_on_stderr
 
 COMMANDS = cli.cli.list_commands(None)
 LONG = "a_table_with_a_name_that_is_much_longer_than_a_terminal_is_wide_" * 3
@@ -79,6 +81,17 @@ def test_a_library_that_exits_is_no_closed_pipe():
     """A signal handler of Ray's exited with 15, and the command ended with 0."""
     exits = PROGRAM.replace('raise InputError("bad")', "sys.exit(15)")
     assert process_of("-c", exits)[0] == 15
+
+
+@pytest.mark.processes
+def test_a_pipe_that_breaks_elsewhere_is_a_failure():
+    """As the one to a process of ours: only who reads stdout may go, with status 0."""
+    breaks = PROGRAM.replace('raise InputError("bad")', "raise BrokenPipeError(32, 'Broken pipe')")
+    assert process_of("-c", breaks) == (
+        1,
+        b"said at exit ",
+        b"program: BrokenPipeError: the other end of a pipe or connection is gone (--debug shows where)\n",
+    )
 
 
 def test_every_command_has_json_and_an_example():
@@ -193,6 +206,20 @@ def test_reading_that_fails_half_way_is_still_one_document(lake, capfd, monkeypa
     assert cli.run(["read", str(lake.store.root), "t", "--json"]) == 1
     answer = json.loads(capfd.readouterr().out)
     assert answer["rows"] == [{"id": 1}] and answer["error"]["message"] == "the second file is gone"
+
+
+def test_reading_that_is_interrupted_half_way_is_still_one_document(lake, capfd, monkeypatch):
+    def half(*_, **__):
+        yield pa.record_batch({"id": [1]})
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(lake), "scan", half)
+    assert cli.run(["read", str(lake.store.root), "t", "--json"]) == 130
+    said = capfd.readouterr()
+    answer = json.loads(said.out)
+    assert answer["rows"] == [{"id": 1}]
+    assert answer["error"] == {"kind": "Interrupted", "message": "interrupted", "exit_status": 130}
+    assert said.err == "deltacompact: interrupted\n"
 
 
 @pytest.mark.parametrize(
@@ -485,6 +512,20 @@ def test_a_pipe_that_is_closed_is_silent_and_no_failure(tmp_path):
 
 
 @pytest.mark.processes
+@pytest.mark.parametrize(("stderr", "status"), [("closed pipe", 0), ("full disk", 1)])
+def test_what_stderr_does_not_take_stops_no_command(lake, stderr, status):
+    """A compaction ended before its switch, with status 0: `compact 2>&1 | head -1`."""
+    command, root = [sys.executable, "-m", "deltacompact"], str(lake.store.root)
+    reader, pipe = os.pipe()
+    os.close(reader)
+    with open(pipe if stderr == "closed pipe" else "/dev/full", "w") as nobody:
+        refused = subprocess.run([*command, "show", root, "none"], stderr=nobody, timeout=60)
+        done = subprocess.run([*command, "compact", root, "t"], stdout=nobody, stderr=nobody, timeout=60)
+    assert (refused.returncode, done.returncode) == (2, status)
+    assert lake.table("t").compacted_files()
+
+
+@pytest.mark.processes
 @pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
 def test_a_command_whose_caller_has_closed_stdout_does_its_work(tmp_path, closed):
     command = f"{sys.executable} -m deltacompact create {tmp_path / 'lake'} t --primary-key id {closed}"
@@ -598,6 +639,12 @@ def test_a_full_disk_behind_stdout_is_told_in_one_line(lake, capsys, monkeypatch
     monkeypatch.undo()
     said = "deltacompact: what this command says could not be written: No space left on device\n"
     assert capsys.readouterr().err == said
+
+
+def test_a_warning_moves_no_cursor(capsys):
+    with warnings_on_stderr(debug=False):
+        logging.getLogger("deltacompact").warning("%s failed", "day=\x1b[2J")
+    assert "deltacompact: day=\\x1b[2J failed\n" in capsys.readouterr().err
 
 
 def test_a_table_in_the_place_of_the_catalog_is_told_of_the_hyphen(lake, capfd, monkeypatch, tmp_path):
