@@ -6,6 +6,7 @@ import datetime
 import decimal
 import json
 import logging
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -730,6 +731,46 @@ def test_vacuum_keeps_the_snapshot_that_was_shown_until_just_now(orders):
         held_files(orders.lake.catalog, ICEBERG, shown.timestamp_ms / 1000, dry_run)
     assert orders.snapshots() == 2
     assert len(orders.lake.catalog.load_table(ICEBERG).scan(snapshot_id=replaced.snapshot_id).to_arrow()) == 9
+
+
+def test_vacuum_finds_out_that_a_catalog_dropped_a_new_tag_and_deletes_nothing(orders):
+    """A REST server cannot be asked whether a tag is new: it removes the tag with its snapshot."""
+    for number in range(2):
+        orders.append([{"id": number}])
+        orders.compact(purge=True)
+        orders.publish()
+    table = orders.lake.catalog.load_table(ICEBERG)
+    first = table.metadata.snapshots[0].snapshot_id
+
+    class LikeRest(SqlCatalog):
+        def commit_table(self, table, requirements, updates):
+            orders.lake.catalog.load_table(ICEBERG).manage_snapshots().create_tag(first, "audit").commit()
+            known = tuple(requirement for requirement in requirements if requirement.type.startswith("assert-"))
+            return super().commit_table(table, known, updates)
+
+    catalog = LikeRest(orders.lake.name, uri=f"sqlite:///{orders.lake.database}", warehouse=orders.lake.warehouse)
+    before = set(Path(orders.lake.folder).rglob("*.avro"))
+    with pytest.raises(ConflictError, match=r"'audit' of snapshot \d+ was made while the snapshot expired"):
+        held_files(catalog, ICEBERG, time.time() + 60, dry_run=False)
+    assert set(Path(orders.lake.folder).rglob("*.avro")) == before
+
+
+def test_vacuum_keeps_what_another_pointer_to_the_iceberg_table_has(orders):
+    orders.append([{"id": 1}])
+    orders.compact()
+    orders.publish()
+    other = SqlCatalog("other", uri=f"sqlite:///{orders.lake.folder}/other.db", warehouse=orders.lake.warehouse)
+    other.create_namespace("ns")
+    theirs = other.register_table(ICEBERG, orders.lake.catalog.load_table(ICEBERG).metadata_location)
+    theirs.manage_snapshots().create_tag(theirs.current_snapshot().snapshot_id, "audit").commit()
+    orders.append([{"id": 1, "v": 1}])
+    orders.compact(purge=True)
+    for dry_run in (True, False):
+        vacuum(orders.catalog, T, age_min_s=0, force=True, dry_run=dry_run)
+    assert orders.snapshots() == 1
+    assert other.load_table(ICEBERG).scan().to_arrow().to_pylist() == [{"id": 1}]
+    with pytest.raises(InputError, match="registered twice"):
+        held_files(other, ICEBERG, 0, dry_run=False)
 
 
 def tagged(orders, name):

@@ -3,6 +3,10 @@
 attempt 1    snapshots 7 and 8 go        refused: somebody has tagged 8
 attempt 2    snapshot 7 goes             no answer
              the table has no 7          attempt 2 took effect: only now may files of 7 be deleted
+
+Two things would take files from readers whom we do not see, so nobody expires without them: another pointer to the
+table may have snapshots that ours has not (table/other_heads.py), and a REST catalog removes a new tag with its
+snapshot.
 """
 
 from __future__ import annotations
@@ -14,7 +18,10 @@ from dataclasses import dataclass, field
 from deltacompact.base.errors import ConflictError, OutcomeUnknownError, StoreError
 from deltacompact.base.wording import text_of
 from deltacompact.iceberg.commit.patience import UNANSWERED_MAX, Patience
+from deltacompact.iceberg.table import locations
 from deltacompact.iceberg.table.metadata import Snapshot, StatisticsFile, TableMetadata
+from deltacompact.iceberg.table.metadata_files import metadata_document
+from deltacompact.iceberg.table.other_heads import snapshots_elsewhere
 from deltacompact.iceberg.table.pyiceberg_door import CommitThrottledError, CommitUnansweredError, IcebergTable
 
 
@@ -32,8 +39,12 @@ class Expiry:
 
 @dataclass(slots=True)
 class ExpiredSnapshots:
-    """What one or several attempts removed from a table."""
+    """What one or several attempts removed from a table.
 
+    `elsewhere`: snapshots that another pointer to the table may have. What they reach stays.
+    """
+
+    elsewhere: tuple[Snapshot, ...] = ()
     snapshots: dict[int, Snapshot] = field(default_factory=dict)
     statistics: dict[str, StatisticsFile] = field(default_factory=dict)
     refs: set[str] = field(default_factory=set)
@@ -66,24 +77,40 @@ def expire(
 ) -> tuple[IcebergTable, ExpiredSnapshots]:
     """Plan on the table as it is and commit, attempt after attempt. Returns the table afterwards, and what is gone.
 
-    Nothing is read between a plan and its commit, because others commit meanwhile. `wait` sleeps between attempts.
-    Raises ConflictError if others came first again and again, and OutcomeUnknownError if the catalog does not say what
-    happened: then no file may be deleted.
+    Raises InputError if another pointer to the table is ahead of ours, ConflictError if others came first again and
+    again, or lost a new branch or tag, and OutcomeUnknownError if the catalog does not say what happened: then no file
+    may be deleted.
     """
-    expired = ExpiredSnapshots()
+    expired = ExpiredSnapshots(snapshots_elsewhere(table, wait))
+    after = _attempts(table, plan, expired, wait, before_commit)
+    _refuse_lost_refs(table, after.metadata, expired)
+    return after, expired
+
+
+def _attempts(
+    table: IcebergTable,
+    plan: Callable[[TableMetadata], Expiry],
+    expired: ExpiredSnapshots,
+    wait: Callable[[float], None],
+    before_commit: Callable[[], None],
+) -> IcebergTable:
+    """The table after the attempts, which say in `expired` what is gone.
+
+    Nothing is read between a plan and its commit, because others commit meanwhile. `wait` sleeps between attempts.
+    """
     patience = Patience.of(table.metadata.properties)
     table_id, unanswered, said = table.metadata.table_id, 0, ""
     for attempt in range(1, patience.attempts + 1):
         expiry = plan(table.metadata)
         if expiry.is_empty:
             expired.less(table.metadata)
-            return table, expired
+            return table
         before_commit()
         expired.add(table.metadata, expiry)
         try:
             after = table.expire(expiry.snapshots, expiry.refs)
             expired.less(after.metadata)
-            return after, expired
+            return after
         except ConflictError as error:
             said, is_lost = text_of(error), not isinstance(error, CommitThrottledError)
         except CommitUnansweredError as error:
@@ -96,7 +123,7 @@ def expire(
                 raise
             break
         if unanswered and expired.is_gone_from(table.metadata):
-            return table, expired
+            return table
         if unanswered == UNANSWERED_MAX:
             break
     if unanswered:
@@ -105,3 +132,30 @@ def expire(
             "Run it again; remove-orphans finds what is left"
         )
     raise ConflictError(f"{table_id}: other commits came first, again and again ({said})")
+
+
+def _refuse_lost_refs(before: IcebergTable, after: TableMetadata, expired: ExpiredSnapshots) -> None:
+    """Raise ConflictError if a REST catalog removed a branch or tag that came between our reading and our commit.
+
+    The metadata files between say so. In the usual case there is none.
+    """
+    if expired.is_empty:
+        return
+    store = before.store
+    for location in _since(before.metadata.metadata_location, after.metadata_log):
+        refs = metadata_document(locations.fetched(store, location), location).get("refs", {})
+        lost = [
+            name
+            for name, ref in refs.items()
+            if ref["snapshot-id"] in expired.snapshots and name not in expired.refs and name not in after.refs
+        ]
+        if lost:
+            raise ConflictError(
+                f"{after.table_id}: {lost[0]!r} of snapshot {refs[lost[0]]['snapshot-id']} was made while the "
+                "snapshot expired, and the catalog removed it. No file was deleted"
+            )
+
+
+def _since(location: str, log: tuple[str, ...]) -> tuple[str, ...]:
+    """The metadata files after this one. The log may have forgotten it: then all that it has."""
+    return log[log.index(location) + 1 :] if location in log else log

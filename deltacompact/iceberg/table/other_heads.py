@@ -84,6 +84,13 @@ def refuse_newer(metadata: TableMetadata, heads: Iterable[OtherHead]) -> None:
         )
 
 
+def snapshots_elsewhere(table: IcebergTable, wait: Callable[[float], None] = time.sleep) -> tuple[Snapshot, ...]:
+    """The snapshots that another pointer may have: what they reach stays. Raises as `refuse_newer` does."""
+    heads = other_heads(table, wait=wait)
+    refuse_newer(table.metadata, heads)
+    return tuple(snapshot for head in heads for snapshot in head.snapshots)
+
+
 def _metadata_folders(table: IcebergTable) -> Iterator[Listed]:
     """The folders of today's metadata file and of the next one."""
     metadata = table.metadata

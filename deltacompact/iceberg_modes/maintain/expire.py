@@ -18,14 +18,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from deltacompact.base.errors import ConflictError
 from deltacompact.base.wording import counted
 from deltacompact.iceberg.commit.expiry import ExpiredSnapshots, Expiry, expire
 from deltacompact.iceberg.table import locations
 from deltacompact.iceberg.table.locations import identity_of
 from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata
-from deltacompact.iceberg.table.metadata_files import metadata_document
-from deltacompact.iceberg.table.other_heads import other_heads, refuse_newer
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes.maintain.options import MaintainOptions
 from deltacompact.iceberg_modes.maintain.reach import (
@@ -107,21 +104,15 @@ class ExpireSnapshots:
     def run(self, table: IcebergTable) -> ExpireResult:
         """Expire, then delete. If an error is raised before deleting begins, no file has been deleted.
 
-        Raises ConflictError if others change branches and tags again and again, OutcomeUnknownError if the catalog does
-        not say what happened, and NotFoundError or CorruptionError if a snapshot that is left cannot be read whole.
+        Raises as `expire` does, and NotFoundError or CorruptionError if a snapshot that is left cannot be read whole.
         """
         if self._planned(table.metadata).is_empty:
             return ExpireResult(nothing_to_do=why_nothing(table.metadata, self.options))
-        others = other_heads(table, wait=self.wait)
-        refuse_newer(table.metadata, others)
         after, expired = expire(table, self._planned, self.wait, self.before_commit)
         if expired.is_empty:
             return ExpireResult(nothing_to_do=why_nothing(after.metadata, self.options))
-        self._refuse_lost_refs(table.metadata, after.metadata, expired)
         now = after.reloaded().metadata
-        elsewhere = [
-            snapshot for head in others for snapshot in head.snapshots if snapshot.snapshot_id not in now.snapshots
-        ]
+        elsewhere = [snapshot for snapshot in expired.elsewhere if snapshot.snapshot_id not in now.snapshots]
         unreached = self._unreached(expired, now, now.snapshots.values(), elsewhere)
         result = self._result(expired, unreached)
         own = unreached.own
@@ -136,24 +127,6 @@ class ExpireSnapshots:
 
     def _planned(self, metadata: TableMetadata) -> Expiry:
         return plan_expiry(metadata, self.options, self.now_ms)
-
-    def _refuse_lost_refs(self, before: TableMetadata, after: TableMetadata, expired: ExpiredSnapshots) -> None:
-        """Raise ConflictError if a REST catalog removed a branch or tag that came between our reading and our commit.
-
-        The metadata files between say so. In the usual case there is none.
-        """
-        for location in _since(before.metadata_location, after.metadata_log):
-            refs = metadata_document(locations.fetched(self.store, location), location).get("refs", {})
-            lost = [
-                name
-                for name, ref in refs.items()
-                if ref["snapshot-id"] in expired.snapshots and name not in expired.refs and name not in after.refs
-            ]
-            if lost:
-                raise ConflictError(
-                    f"{before.table_id}: {lost[0]!r} of snapshot {refs[lost[0]]['snapshot-id']} was made while the "
-                    "snapshot expired, and the catalog removed it. No file was deleted"
-                )
 
     def _unreached(
         self,
@@ -209,8 +182,3 @@ class ExpireSnapshots:
             unreached.outside,
             unreached.in_doubt,
         )
-
-
-def _since(location: str, log: tuple[str, ...]) -> tuple[str, ...]:
-    """The metadata files after this one. The log may have forgotten it: then all that it has."""
-    return log[log.index(location) + 1 :] if location in log else log

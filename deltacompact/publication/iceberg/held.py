@@ -4,6 +4,7 @@
     snapshot 6, 4 days old      b, c       replaced an hour ago: b and c stay, because readers may have begun since
     snapshot 7, main            c, d       c and d stay, however old the snapshot is
     tag "audit"                 snapshot 4: e stays
+    another pointer, by chance  snapshot 8: what it has stays (iceberg/table/other_heads.py)
 
 Other engines must not expire the snapshots of a publication (`gc.enabled` is false), because they would delete files of
 the stream. So the vacuum expires them, and deletes metadata and delete files that only expired snapshots had.
@@ -15,14 +16,17 @@ Data files are compared by name, which a stream gives only once, because the vac
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.iceberg.commit.expiry import Expiry, expire
 from deltacompact.iceberg.table import locations, manifests
-from deltacompact.iceberg.table.content_files import Status
+from deltacompact.iceberg.table.content_files import Manifest, Status
 from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata
+from deltacompact.iceberg.table.other_heads import snapshots_elsewhere
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader
 from deltacompact.storage.identity import file_name
@@ -31,8 +35,8 @@ from deltacompact.storage.identity import file_name
 def held_files(catalog: Any, table_id: str, old_s: float, dry_run: bool) -> frozenset[str]:
     """Expire snapshots that were replaced before `old_s` (seconds). Returns the names of the data files of the others.
 
-    `catalog` is PyIceberg's. Raises InputError if the Iceberg table is not there, and the errors of its catalog: then
-    nobody knows what may be deleted.
+    `catalog` is PyIceberg's. Raises InputError if the Iceberg table is not there, what `expire` raises, and the errors
+    of the catalog: then nobody knows what may be deleted.
     """
     try:
         table = IcebergTable.load(catalog, table_id)
@@ -42,19 +46,20 @@ def held_files(catalog: Any, table_id: str, old_s: float, dry_run: bool) -> froz
             "ends it (nothing was deleted)"
         ) from error
     gone: list[Snapshot] = []
-    left = table.metadata.snapshots
     if dry_run:
-        old = _old(table.metadata, old_s)
+        old, left = _old(table.metadata, old_s), table.metadata.snapshots
         left = {number: snapshot for number, snapshot in left.items() if number not in old}
+        elsewhere = snapshots_elsewhere(table)
     else:
         table, expired = expire(table, lambda metadata: Expiry(_old(metadata, old_s)))
-        gone, left = [*expired.snapshots.values()], table.metadata.snapshots
+        gone, left, elsewhere = [*expired.snapshots.values()], table.metadata.snapshots, expired.elsewhere
     reached = _SnapshotFiles(table)
     kept = reached.of(left.values())
-    still = set(map(locations.identity_of, kept.own))
+    others = reached.of((snapshot for snapshot in elsewhere if snapshot.snapshot_id not in left), tolerant=True)
+    still = set(map(locations.identity_of, kept.own | others.own))
     unreached = (path for path in reached.of(gone).own if locations.identity_of(path) not in still)
     locations.discard_all(reached.store, sorted(unreached))
-    return frozenset(map(file_name, kept.data))
+    return frozenset(map(file_name, kept.data | others.data))
 
 
 def _old(metadata: TableMetadata, old_s: float) -> frozenset[int]:
@@ -82,16 +87,21 @@ class _SnapshotFiles:
         self.store = table.store
         self._reader = StateReader(self.store)
 
-    def of(self, snapshots: Iterable[Snapshot]) -> _HeldFiles:
+    def of(self, snapshots: Iterable[Snapshot], tolerant: bool = False) -> _HeldFiles:
+        """`tolerant`: a manifest list or a manifest that is gone names nothing. Else NotFoundError is raised."""
+        missing = (NotFoundError,) if tolerant else ()
         data: set[str] = set()
         own: set[str] = set()
         for snapshot in snapshots:
-            listed = manifests.read_manifest_list(
-                locations.fetched(self.store, snapshot.manifest_list), snapshot.manifest_list
-            )
+            listed: list[Manifest] = []
+            with suppress(*missing):
+                listed = manifests.read_manifest_list(
+                    locations.fetched(self.store, snapshot.manifest_list), snapshot.manifest_list
+                )
             own |= {snapshot.manifest_list, *(manifest.path for manifest in listed)}
-            for entries in self._reader.entries_of(listed):
-                for entry in entries:
-                    if entry.status is not Status.DELETED:
-                        (data if entry.file.is_data else own).add(entry.file.path)
+            for together in [[manifest] for manifest in listed] if tolerant else [listed]:
+                with suppress(*missing):
+                    for entry in chain.from_iterable(self._reader.entries_of(together)):
+                        if entry.status is not Status.DELETED:
+                            (data if entry.file.is_data else own).add(entry.file.path)
         return _HeldFiles(frozenset(data), frozenset(own))
