@@ -1,11 +1,12 @@
 """Errors, sorted by who has to act.
 
     InputError      the caller: a wrong name, file, option or credential     exit status 2
-    CredentialsError  whoever renews the credentials: they have expired      exit status 2
-    ClusterError    whoever runs the Ray cluster: it is not up               exit status 2
     ConflictError   nobody: another process was faster, run it again         exit status 3
-    StoreError      the store: it failed, run it again                       exit status 1
-    OutcomeUnknownError   the store failed during a commit: repeat the commit with the same token
+    PassingError    somebody else, and then run it again:                    exit status 1
+      StoreError          the store: it failed
+      OutcomeUnknownError   the same, during a commit: repeat the commit with the same token
+      CredentialsError    whoever renews the credentials: they have expired
+      ClusterError        whoever runs the Ray cluster: it is not up
     UnhealthyError  an operator: a table is beyond a threshold, compact it   exit status 4
     CorruptionError an operator: stored bytes differ from written bytes      exit status 1
 
@@ -35,14 +36,6 @@ class BucketMissingError(NotFoundError):
     """The bucket itself does not exist, so nobody can say whether an object in it would."""
 
 
-class CredentialsError(InputError):
-    """Credentials have expired or cannot be fetched now. Repeat the call once they have been renewed."""
-
-
-class ClusterError(InputError):
-    """A Ray cluster does not answer, or has no CPU yet. Repeat the call once it is up."""
-
-
 class SchemaError(InputError):
     """A file does not fit the table: names file and column."""
 
@@ -57,7 +50,19 @@ class ConflictError(DeltaCompactError):
     exit_status = 3
 
 
-class StoreError(DeltaCompactError):
+class PassingError(DeltaCompactError):
+    """Nothing is wrong with the request, but what it needs is not there now. The same call succeeds once it is."""
+
+
+class CredentialsError(PassingError):
+    """Credentials have expired or cannot be fetched now. Repeat the call once they have been renewed."""
+
+
+class ClusterError(PassingError):
+    """A Ray cluster does not answer, or has no CPU yet. Repeat the call once it is up."""
+
+
+class StoreError(PassingError):
     """The object store failed. Whether a pending write took effect is unknown."""
 
 

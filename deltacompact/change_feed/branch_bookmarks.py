@@ -19,7 +19,7 @@ import time
 from dataclasses import replace
 from datetime import datetime
 
-from deltacompact.base.errors import ConflictError, InputError, OutcomeUnknownError
+from deltacompact.base.errors import ConflictError, DeltaCompactError, InputError, OutcomeUnknownError
 from deltacompact.base.moments import moment_of
 from deltacompact.base.wording import text_of
 from deltacompact.change_feed.bookmark import (
@@ -199,7 +199,7 @@ def _moved(table: IcebergTable, name: str, wanted: Bookmark[int]) -> tuple[Icebe
     properties = {_property(name, ending): text for ending, text in zip(_PROPERTIES, said, strict=True)}
     try:
         return table.tag(tags, now_ms + FILES_KEPT_S * 1000, properties), wanted
-    except (ConflictError, InputError, CommitUnansweredError) as error:  # it may answer a second sending of our request
+    except DeltaCompactError as error:  # it may answer a second sending of our request
         table = table.reloaded()
         is_dropped = wanted.done is None and wanted.next is None
         if _found(table.metadata, name) == replace(wanted, time_ms=None if is_dropped else now_ms):

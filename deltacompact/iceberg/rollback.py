@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from deltacompact.base.errors import ConflictError, InputError, OutcomeUnknownError
+from deltacompact.base.errors import DeltaCompactError, InputError, OutcomeUnknownError
 from deltacompact.base.wording import text_of
 from deltacompact.iceberg.as_of import snapshot_as_of
 from deltacompact.iceberg.history import SnapshotMade
@@ -29,7 +29,7 @@ def rollback(table: IcebergTable, as_of: str | int | datetime, branch: str) -> S
     head, wanted = _heads(table.metadata, as_of, branch)
     try:
         table.move(branch, wanted.snapshot_id)
-    except (ConflictError, InputError, CommitUnansweredError) as error:  # it may answer a second sending of our request
+    except DeltaCompactError as error:  # it may answer a second sending of our request
         if table.reloaded().metadata.branch(branch) != wanted:
             if not isinstance(error, CommitUnansweredError):
                 raise

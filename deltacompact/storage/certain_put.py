@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
 
-from deltacompact.base.errors import InputError, Interrupted, NotFoundError, OutcomeUnknownError
+from deltacompact.base.errors import CredentialsError, InputError, Interrupted, NotFoundError, OutcomeUnknownError
 from deltacompact.base.wording import text_of
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _put(store: ObjectStore, path: str, data: bytes, effect: Effect | None) -> b
         try:
             return store.get(path) == data
         except NotFoundError:
-            if isinstance(error, InputError) and number == 1:
+            if isinstance(error, (InputError, CredentialsError)) and number == 1:
                 raise error from None  # the store refused it, and nothing is stored
         except Exception as unreadable:
             error = error or unreadable

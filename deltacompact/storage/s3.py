@@ -25,7 +25,7 @@ from typing import IO, Any, TypeVar, cast
 
 import pyarrow as pa
 
-from deltacompact.base.errors import InputError, NotFoundError, StoreError
+from deltacompact.base.errors import InputError, NotFoundError, PassingError, StoreError
 from deltacompact.storage import s3_objects
 from deltacompact.storage.fetched_file import open_fetched
 from deltacompact.storage.first_answer import ANSWERED
@@ -249,7 +249,7 @@ class S3Store:
         try:
             for upload in self._uploads(prefix):
                 yield ObjectStat(upload["Key"][len(self.prefix) :], 0, upload["Initiated"].timestamp())
-        except (InputError, StoreError) as error:  # the user may lack the permission, or the store the request
+        except (InputError, PassingError) as error:  # the user may lack the permission, or the store the request
             logging.getLogger(__name__).warning("unfinished uploads cannot be listed: %s", error)
 
     def discard(self, begun: Iterable[ObjectStat]) -> None:

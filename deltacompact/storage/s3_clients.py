@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from deltacompact.base.errors import InputError
+from deltacompact.base.errors import CredentialsError, InputError
 from deltacompact.storage.first_answer import ANSWERED, FIRST_ANSWER_S, bounded, first_send
 from deltacompact.storage.s3_access import SET_THEM, Access, S3Settings, client_config, session_of
 from deltacompact.storage.s3_errors import as_ours
@@ -79,7 +79,7 @@ def _made(access: Access, bucket: str, uri: str) -> Clients:
         try:
             client, objects = bounded(make, deadline_s, f"connecting to {uri}: looking for AWS credentials")
         except TimeoutError:
-            raise InputError(f"no AWS credentials for {uri} within {FIRST_ANSWER_S:g} s: {SET_THEM}") from None
+            raise CredentialsError(f"no AWS credentials for {uri} within {FIRST_ANSWER_S:g} s: {SET_THEM}") from None
     client.meta.events.register("before-send.s3", functools.partial(_send, settings, bucket, client, deadline_s))
     client.meta.events.register("needs-retry.s3", _heed_slow_down)
     client.meta.events.register("before-sign.s3.UploadPart", _unsigned)

@@ -21,12 +21,11 @@ from typing import Any
 
 from deltacompact.base.errors import (
     ConflictError,
-    CredentialsError,
     DeltaCompactError,
     InputError,
     Interrupted,
     NotFoundError,
-    StoreError,
+    PassingError,
 )
 from deltacompact.base.wording import one_line
 from deltacompact.cli.answers import Failed
@@ -100,7 +99,7 @@ class JobRunWait:
         except NotFoundError:
             self._check_dead_letters()
             return None
-        except (StoreError, CredentialsError) as error:
+        except PassingError as error:
             self._note("it", error)
             return None
         self._unanswered.discard("it")
@@ -120,7 +119,7 @@ class JobRunWait:
         self._looked_for_dead_s = now_s
         try:
             letters = [letter for letter in self._queue.dead_letters() if self._is_ours(letter)]
-        except (StoreError, InputError) as error:
+        except (PassingError, InputError) as error:
             self._note("whether it was refused", error)
             return
         self._unanswered.discard("whether it was refused")
@@ -140,7 +139,7 @@ class JobRunWait:
         """How far the job run is. None: nobody can say."""
         try:
             said = self._said_of(run)
-        except (StoreError, CredentialsError) as error:
+        except PassingError as error:
             self._note("how far it is", error)
             return None
         self._unanswered.discard("how far it is")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from deltacompact.base.errors import CorruptionError, InputError, NotFoundError, StoreError
+from deltacompact.base.errors import CorruptionError, InputError, NotFoundError, PassingError
 from deltacompact.base.wording import one_line
 from sessions.base.clock import StoreClock
 from sessions.base.model import Delay, DispatcherSign, JobRun, JobRunSession
@@ -185,7 +185,7 @@ class OverviewReader:
             return None
         try:
             depth = self._queue.depth()
-        except (StoreError, InputError) as error:
+        except (PassingError, InputError) as error:
             if not self._queue_is_gone:
                 _LOG.warning("the queue is not shown: %s", one_line(error))
             self._queue_is_gone = True

@@ -25,7 +25,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from deltacompact.base.errors import CredentialsError, InputError, StoreError
+from deltacompact.base.errors import CredentialsError, InputError, PassingError, StoreError
 from deltacompact.base.wording import one_line
 from deltacompact.storage.opening import uri_parts
 from deltacompact.storage.s3_access import EXPIRED_CODES, aws_client
@@ -160,7 +160,7 @@ class SqsQueue:
 
     def _show_again(self, url: str, receipts: Sequence[str]) -> None:
         """Where SQS does not answer, they come back by themselves: thousands of tries would look like a hang."""
-        with contextlib.suppress(StoreError, InputError), self._asking(url):
+        with contextlib.suppress(PassingError, InputError), self._asking(url):
             for start in range(0, len(receipts), _BATCH_MAX):
                 entries = [
                     {"Id": str(number), "ReceiptHandle": receipt, "VisibilityTimeout": 0}

@@ -13,10 +13,10 @@ from iceberg_lake import SETTINGS
 from live_writers import losing, racing, writing
 from plan_json import plan_to_json
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import ForbiddenError
+from pyiceberg.exceptions import ForbiddenError, UnauthorizedError
 from table_t import ids, rows
 
-from deltacompact.base.errors import ConflictError, InputError, Interrupted, OutcomeUnknownError
+from deltacompact.base.errors import ConflictError, CredentialsError, InputError, Interrupted, OutcomeUnknownError
 from deltacompact.iceberg.table.metadata import MAIN
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes.driver import ModeRun
@@ -273,6 +273,27 @@ def test_a_commit_that_is_not_allowed_leaves_nothing(lake):
     with pytest.raises(InputError, match=r"ns\.t: the catalog refuses the commit: no write access"):
         _rewrite_with(catalog)
     assert {path for path in Path(lake.folder, "warehouse").rglob("*") if path.is_file()} == before
+
+
+def test_a_token_that_expired_leaves_what_was_written_to_the_next_run(lake):
+    """The catalog says so of the commit, and of the look that follows it."""
+
+    class Expired(SqlCatalog):
+        def commit_table(self, table, requirements, updates):
+            self.load_table = self._refuse
+            return self._refuse()
+
+        def _refuse(self, *asked):
+            raise UnauthorizedError("the token has expired")
+
+    table_of(lake, [1, 2], [3])
+    catalog = Expired(lake.name, uri=f"sqlite:///{lake.database}", warehouse=lake.warehouse)
+    with pytest.raises(CredentialsError, match=r"ns\.t: the catalog refuses the commit: the token has expired"):
+        _rewrite_with(catalog)
+    written = set(Path(lake.folder, "warehouse").rglob("*-deltacompact.parquet"))
+    assert (rewrite_all(lake, min_input_files=2, rewrite_all=False).resumed, len(written)) == (1, 1)
+    assert {Path(entry.file.path.removeprefix("file://")) for entry in lake.state(T).data} == written
+    assert ids(lake) == [1, 2, 3]
 
 
 def test_a_table_that_was_upgraded_from_version_1_has_sequence_number_0(lake):

@@ -23,11 +23,19 @@ from plan_json import plan_to_json
 from table_t import Storage, ids
 from upsert_oracle import upsert
 
-from deltacompact.base.errors import ConflictError, Interrupted, OutcomeUnknownError, StoreError
+from deltacompact.base.errors import (
+    ClusterError,
+    ConflictError,
+    CredentialsError,
+    Interrupted,
+    OutcomeUnknownError,
+    StoreError,
+)
 from deltacompact.iceberg.table import locations
 from deltacompact.iceberg_modes.journal import signs_of_life
 from deltacompact.iceberg_modes.journal.journal import Journal, TakenOverError, file_document, file_of, folder_of
 from deltacompact.iceberg_modes.journal.signs_of_life import Signs
+from deltacompact.iceberg_modes.rewrite import writing
 from deltacompact.iceberg_modes.rewrite.plan_document import plan_document
 
 
@@ -405,17 +413,56 @@ def test_commits_that_fail_leave_their_groups_for_the_next_run(lake, written):
     assert Storage(lake).orphans() == []
 
 
-def test_a_store_that_fails_leaves_what_was_written(lake, written, monkeypatch):
+@pytest.mark.parametrize("kind", [StoreError, CredentialsError, ClusterError])
+def test_what_passes_before_a_commit_leaves_what_was_written(lake, written, kind):
     table_of(lake)
 
     def fail():
-        raise StoreError("the network is gone")
+        raise kind("gone for now")
 
-    with pytest.raises(StoreError, match="the network is gone"):
+    with pytest.raises(kind, match="gone for now"):
         rewrite(lake, before_commit=fail)
     written.clear()
     assert rewrite(lake, min_input_files=2).resumed == 2
     assert ids(lake) == LIVING
+    assert Storage(lake).orphans() == []
+
+
+def test_credentials_that_expire_while_a_group_is_written_leave_the_groups_before_it(lake, written, monkeypatch):
+    table_of(lake)
+
+    def expired(*arguments):
+        if written:
+            raise CredentialsError("the credentials have expired")
+        return step(*arguments)
+
+    step = writing.materialize
+    with monkeypatch.context() as patch, pytest.raises(CredentialsError):
+        patch.setattr(writing, "materialize", expired)
+        rewrite(lake)
+    assert [path.name for path in journals(lake) if path.name.startswith("written-")] == ["written-0.json"]
+    written.clear()
+    result = lake.rewrite(T, min_input_files=2, delete_file_threshold=1)
+    assert (result.resumed, len(written)) == (1, 1)
+    assert ids(lake) == LIVING
+    assert Storage(lake).orphans() == []
+
+
+def test_a_cluster_that_is_down_while_rows_are_followed_leaves_them_to_the_next_run(lake, written, monkeypatch):
+    table_of(lake)
+    killed_before_commit(lake)
+    path = next(entry.file.path for entry in lake.state(T).data if entry.file.partition == (0,))
+    lake.delete_by_position(T, {path: [0]})
+    written.clear()
+
+    def down(*arguments):
+        raise ClusterError("no Ray cluster answers")
+
+    with monkeypatch.context() as patch, pytest.raises(ClusterError):
+        patch.setattr("deltacompact.iceberg_modes.rewrite.rewrite.executor_for", down)
+        lake.rewrite(T)
+    assert (lake.rewrite(T).resumed, written) == (2, [])
+    assert len(ids(lake)) == len(LIVING) - 1
     assert Storage(lake).orphans() == []
 
 

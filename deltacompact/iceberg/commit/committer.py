@@ -23,6 +23,7 @@ from typing import Generic, TypeAlias
 
 from deltacompact.base.errors import (
     ConflictError,
+    CredentialsError,
     DeltaCompactError,
     InputError,
     Interrupted,
@@ -49,6 +50,8 @@ from deltacompact.storage.objects import ObjectStore
 Drafting: TypeAlias = Callable[[IcebergTable, int, Beside], tuple[IcebergTable, Draft | None, Outcome]]
 """Begins to write the metadata files of a snapshot with this id. Returns the table on which the draft builds: the given
 one, or a newer one if others have committed meanwhile. Draft None: nothing is left to change."""
+Refusal: TypeAlias = ConflictError | InputError | CredentialsError
+"""Says that an attempt had no effect. After a ConflictError, another one may have."""
 LOOKS_MAX = 5
 """How often an attempt proposes, at most, while others commit."""
 
@@ -150,8 +153,9 @@ class Committer:
         """Commit what is drafted on the current head.
 
         Raises ConflictError after too many attempts, or if the scheduler gave us up; InputError if the catalog forbids
-        the commit; OutcomeUnknownError if an attempt may have taken effect (Interrupted, if Ctrl-C or a signal ended
-        it, or after the commit). After OutcomeUnknownError and Interrupted, the written files must stay.
+        the commit; CredentialsError if ours have expired; OutcomeUnknownError if an attempt may have taken effect
+        (Interrupted, if Ctrl-C or a signal ended it, or after the commit). After OutcomeUnknownError and Interrupted,
+        the written files must stay.
         """
         table = table.reloaded()
         tries: _SnapshotTries[Outcome] = _SnapshotTries(_new_id(table.metadata.snapshots))
@@ -207,7 +211,7 @@ class Committer:
                 raise
             tries.drafts.append((draft, outcome))
             tries.unanswered += 1  # until the table shows what happened
-            refused: ConflictError | InputError | None = None
+            refused: Refusal | None = None
             try:
                 after = table.commit(
                     draft.snapshot, self.branch, draft.properties, draft.properties_gone, draft.statistics
@@ -215,9 +219,9 @@ class Committer:
                 return Committed(after, draft.snapshot, outcome, attempt)
             except CommitUnansweredError as error:
                 tries.said = text_of(error)
-            except (ConflictError, InputError) as error:
+            except (ConflictError, InputError, CredentialsError) as error:
                 refused, tries.said = error, text_of(error)
-            if not isinstance(refused, InputError):
+            if refused is None or isinstance(refused, ConflictError):
                 is_lost = refused is not None and not isinstance(refused, CommitThrottledError)
                 self.wait(patience.wait_s(attempt, is_lost))
             table, before = self._looked(table, tries, refused), table
@@ -236,16 +240,14 @@ class Committer:
                 return None
         return None
 
-    def _looked(
-        self, table: IcebergTable, tries: _SnapshotTries[Outcome], refused: ConflictError | InputError | None
-    ) -> IcebergTable:
+    def _looked(self, table: IcebergTable, tries: _SnapshotTries[Outcome], refused: Refusal | None) -> IcebergTable:
         """The table after an attempt. If the table refused us and is gone, the attempt had no effect."""
         try:
             return table.reloaded()
-        except (ConflictError, InputError) as error:
+        except (ConflictError, InputError, CredentialsError) as error:
             if refused is not None and isinstance(error, (ConflictError, NotFoundError)):
                 tries.unanswered -= 1
-            elif isinstance(refused, InputError):  # the catalog lets us neither commit nor load
+            elif isinstance(refused, (InputError, CredentialsError)):  # the catalog lets us neither commit nor load
                 tries.unanswered -= 1
                 raise refused from error
             raise
@@ -270,7 +272,7 @@ def _new_id(known: Container[int]) -> int:
     return chosen
 
 
-def _may_be_repeated(refused: ConflictError | InputError, before: IcebergTable, after: IcebergTable) -> bool:
+def _may_be_repeated(refused: Refusal, before: IcebergTable, after: IcebergTable) -> bool:
     """Whether another attempt may succeed: after a conflict, or after a 400 if the table has changed meanwhile.
 
     Some servers answer 400 if another commit took our sequence number or row ids.

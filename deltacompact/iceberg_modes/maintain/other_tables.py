@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from deltacompact.base.errors import CredentialsError, InputError, StoreError
+from deltacompact.base.errors import InputError, PassingError
 from deltacompact.iceberg.table.locations import folder_identity
 from deltacompact.iceberg.table.metadata import TableMetadata, folders_named
 from deltacompact.iceberg.table.metadata_files import is_metadata_file
@@ -71,8 +71,8 @@ class Searched:
     def left_alone(self, table: IcebergTable, unlisted_allowed: bool, say: Callable[[str], None]) -> dict[str, str]:
         """The folders of other tables in the searched one, by identity.
 
-        Raises InputError where files of another table cannot be told from orphans, and StoreError or CredentialsError
-        where the catalog does not answer now.
+        Raises InputError where files of another table cannot be told from orphans, and a PassingError where the catalog
+        does not answer now.
         """
         try:
             neighbours = list(table.neighbours(say))
@@ -80,11 +80,10 @@ class Searched:
             if unlisted_allowed and not self.is_wide:
                 return {}
             unknown = f"{error}, and nobody knows whose files lie in {self.location}: nothing was deleted"
-            for passing in (StoreError, CredentialsError):
-                if isinstance(error.__cause__, passing):
-                    raise passing(
-                        f"{table.metadata.table_id}: {unknown}; run it again. If it stays so: {self._remedy}"
-                    ) from error
+            if isinstance(error.__cause__, PassingError):
+                raise type(error.__cause__)(
+                    f"{table.metadata.table_id}: {unknown}; run it again. If it stays so: {self._remedy}"
+                ) from error
             raise InputError(f"{table.metadata.table_id}: {unknown}; {self._remedy}") from error
         found: dict[str, str] = {}
         for neighbour in neighbours:

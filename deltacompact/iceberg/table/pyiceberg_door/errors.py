@@ -68,7 +68,7 @@ class CommitUnansweredError(StoreError):
     """The catalog did not say whether a commit took effect. Load the table again to see."""
 
 
-_AWS_REFUSALS: dict[str, type[InputError]] = {
+_AWS_REFUSALS: dict[str, type[InputError | CredentialsError]] = {
     **dict.fromkeys(EXPIRED_CODES, CredentialsError),
     **dict.fromkeys(("AccessDenied", "AccessDeniedException"), InputError),
     **dict.fromkeys(("InvalidSignatureException", "UnrecognizedClientException"), InputError),
@@ -107,7 +107,7 @@ def committing(table_id: str) -> Iterator[None]:
     """Turn the answer to a commit into our errors: see the table above."""
     try:
         yield
-    except (InputError, ConflictError):  # of our own store, where the metadata file is written before the swap
+    except (InputError, CredentialsError, ConflictError):  # of our own store, where the metadata file goes first
         raise
     except TooManyRequestsError as error:
         raise CommitThrottledError(f"{table_id}: {text_of(error)}") from error
@@ -134,7 +134,7 @@ def first_of(error: Exception) -> str:
     return text_of(errors()[0]["msg"] if callable(errors) else error)
 
 
-def _aws_refusal(error: Exception) -> type[InputError] | None:
+def _aws_refusal(error: Exception) -> type[InputError | CredentialsError] | None:
     """Our error for one in which AWS refuses a request. None: it is another one, or an earlier sending of the request,
     whose answer was lost, may have been carried out."""
     answer = getattr(error, "response", None)

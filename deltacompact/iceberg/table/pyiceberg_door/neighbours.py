@@ -16,7 +16,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import BadRequestError, NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.typedef import Identifier
 
-from deltacompact.base.errors import CredentialsError, DeltaCompactError, InputError, StoreError
+from deltacompact.base.errors import DeltaCompactError, InputError, PassingError
 from deltacompact.base.wording import counted, text_of
 from deltacompact.iceberg.table.metadata import folders_named
 from deltacompact.iceberg.table.pyiceberg_door.catalogs import is_rest
@@ -44,7 +44,7 @@ def neighbours(catalog: Catalog, own: Identifier, say: Callable[[str], None]) ->
     """All tables but our own. Raises UnlistedError, where the catalog does not list or load one."""
     try:
         others = [identifier for identifier in listed(catalog) if identifier != own]
-    except (StoreError, CredentialsError) as error:
+    except PassingError as error:
         raise UnlistedError(text_of(error)) from error
     if others:
         say(f"asking {counted(len(others), 'other table')} of the catalog where files lie")
@@ -66,7 +66,7 @@ def listed(catalog: Catalog) -> list[Identifier]:
     try:
         with answering(catalog.name):
             found = [table for namespace in _namespaces(catalog, ()) for table in catalog.list_tables(namespace)]
-    except (StoreError, CredentialsError):
+    except PassingError:
         raise
     except (DeltaCompactError, ValueError, KeyError, NoSuchNamespaceError) as error:
         raise UnlistedError(f"Iceberg catalog {catalog.name!r} does not list its tables ({text_of(error)})") from error
