@@ -42,10 +42,11 @@ class Retries:
     def after(self, session: JobRunSession, how: str, launch: Cause | None) -> JobRunSession:
         """The session after a try that did not end it: with another attempt, or given up after enough tries.
 
-        how       how the process ended: the reason, if the session has recorded no error
+        how       how the process ended: the reason, if the session has recorded no error of this try
         launch    why the launch failed. None: it did not
         """
-        why, cause = session.error or how, launch or (Cause(session.cause) if session.cause else None)
+        why = (session.has_begun and session.error) or how
+        cause = launch or (Cause(session.cause) if session.cause else None)
         if cause is not None:
             return self._later(session, cause, why)
         if session.failures + 1 >= self._tries:

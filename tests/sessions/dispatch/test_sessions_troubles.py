@@ -354,8 +354,26 @@ def test_a_cluster_that_cannot_be_brought_up_is_waited_for_and_named(world):
     assert {cause for cause, _ in reasons} == {Cause.LAUNCH} and "VcpuLimitExceeded" in world.run.error
 
 
-def test_a_smaller_dispatcher_that_takes_a_job_run_over_gives_it_what_it_has(world):
+def test_a_launch_that_fails_does_not_name_the_error_of_an_earlier_try(world, monkeypatch):
+    world.append(1)
+    world.submit()
+
+    def compacted(self, report):
+        world.launcher.fails = GroupStatus(GroupState.ENDED, 1, "VcpuLimitExceeded", Cause.LAUNCH)
+        raise ValueError("a task failed")
+
+    monkeypatch.setattr(GroupRun, "_compacted", compacted)
+    monkeypatch.setattr(RetryPolicy, "wait_s", lambda policy, tries: 0.0)
+    world.work()
+    assert world.session.error == "ValueError: a task failed" and world.session.failures == 1
+    assert "VcpuLimitExceeded" in world.session.trouble.text
+    assert "a task failed" not in world.session.trouble.text
+
+
+@pytest.mark.parametrize("returns", [False, True], ids=["stays", "the larger one returns"])
+def test_a_smaller_dispatcher_that_takes_a_job_run_over_gives_it_what_it_has(world, returns):
     """It was planned for 8 GiB and two CPUs, and its dispatcher died."""
+    larger = world.means
     world.append(1)
     world.submit()
     world.launcher.fails = GroupStatus(GroupState.ENDED, 1, "out of instances", Cause.LAUNCH)
