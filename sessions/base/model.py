@@ -254,6 +254,7 @@ class Outcome:
 class JobRunSession:
     """One partition of a job run, or one branch of an Iceberg table: {"branch": "main"}.
 
+    planned             the plan, where the latest attempt's dispatcher is too small for it; `plan` is then what it has
     engine_session_id   the engine's id of the session, which the seal carries; None on Iceberg tables
     attempt             the latest try ("run-1/3/2": epoch 3, the second try); a fence names it
     error               why the session, or its latest try, failed
@@ -273,6 +274,7 @@ class JobRunSession:
     attempt: str | None = None
     failures: int = 0
     plan: SessionPlan | None = None
+    planned: SessionPlan | None = None
     engine_session_id: str | None = None
     started_s: float | None = None
     finished_s: float | None = None

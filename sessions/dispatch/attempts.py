@@ -116,14 +116,16 @@ class SessionAttempts:
             if published is not None:
                 _LOG.info("session %s had published %s: adopted", session.id, published.version)
                 return _adopted(session, published, self._clock())
-        attempts = session.attempts + 1
+        attempts, whole = session.attempts + 1, session.planned or session.plan
+        plan = whole and limited(whole, self._limits)
         return replace(
             session,
             state=SessionState.PLANNED,
             epoch=self._held.epoch,
             attempts=attempts,
             attempt=attempt_name(session.job_run_id, self._held.epoch, attempts),
-            plan=session.plan and limited(session.plan, self._limits),
+            plan=plan,
+            planned=None if plan == whole else whole,
             failures=session.failures + failures,
             progress=Progress(),
             cause=None,

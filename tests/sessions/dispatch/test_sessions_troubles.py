@@ -381,11 +381,16 @@ def test_a_smaller_dispatcher_that_takes_a_job_run_over_gives_it_what_it_has(wor
     planned = world.session.plan
     assert planned.memory_bytes > 1 << 30 and planned.work
     world.means = replace(world.means, admission=Admission(DispatcherLimits(2, memory_bytes=1 << 30), world.clock))
+    world.clock.now_s = world.run.trouble.again_s
+    world.work()
+    assert world.session.plan.memory_bytes == 1 << 30
+    world.means = larger if returns else world.means
     world.launcher.fails = None
     world.clock.now_s = world.run.trouble.again_s
     world.work_until_it_ends()
-    assert world.run.state is JobRunState.SUCCEEDED and world.session.plan.memory_bytes == 1 << 30
-    assert not world.means.rates.rates(f"{planned.executor}/{planned.node_type}").observations
+    assert world.run.state is JobRunState.SUCCEEDED and (world.session.plan == planned) is returns
+    learned = world.means.rates.rates(f"{planned.executor}/{planned.node_type}").observations
+    assert bool(learned) is returns
 
 
 def test_an_attempt_that_cannot_be_fenced_off_is_not_followed_by_another(world):
