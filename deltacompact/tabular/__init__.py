@@ -19,7 +19,7 @@ fingerprint_sql   the same sum in Spark and DuckDB                      key_valu
 loads             joins tables into batches of some bytes               orc_files     ORC, damaged files too
 csv_files         CSV                                                   json_files    JSON lines
 file_text         the text of a file, decompressed                      text_types    the types in which text is parsed
-feather_files     Arrow files and streams, damaged ones too
+feather_files     Arrow files and streams, damaged ones too               int96         timestamps of 12 bytes
 partition_texts   partition values beside the columns of files
 beginnings        what a file is, where its name is wrong
 published_types   the types of Iceberg and Delta Lake

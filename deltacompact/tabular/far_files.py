@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from deltacompact.base.model import ContentType, DataFile, FarValues
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import far_values, files
+from deltacompact.tabular import far_values, files, parquet_read
 
 
 def with_far_values(store: ObjectStore, file: DataFile) -> DataFile:
@@ -28,5 +28,5 @@ def _of_footer(store: ObjectStore, file: DataFile) -> FarValues | None:
     if file.content_type is not ContentType.PARQUET:
         return None
     with files.opened(store, file) as source:
-        metadata = files.described_parquet(source, file).metadata
-        return far_values.of_footer(metadata, metadata.schema.to_arrow_schema())
+        parquet = files.described_parquet(source, file)
+        return far_values.of_footer(parquet.metadata, parquet_read.stored_schema(source, parquet))

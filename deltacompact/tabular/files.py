@@ -27,7 +27,7 @@ from deltacompact.base.model import ContentType, DataFile
 from deltacompact.storage.fetched_file import FILES_AHEAD, FetchedFile, Range, ReadAhead, announce
 from deltacompact.storage.objects import Fetches, ObjectStore
 from deltacompact.storage.opening import open_object
-from deltacompact.tabular import column_types, field_ids, parquet_read, schemas, stamps
+from deltacompact.tabular import column_types, field_ids, int96, parquet_read, schemas, stamps
 from deltacompact.tabular.damage import naming
 from deltacompact.tabular.fills import filled
 from deltacompact.tabular.formats import UNTYPED
@@ -255,13 +255,19 @@ class FileReader:
         if not self._announced:
             self._announce()
         if self.file.content_type is ContentType.PARQUET:
-            unit = None if self.file.stored is None else parquet_read.INT96_UNIT
-            rows = start, stop
-            names = self._stored_names
-            return parquet_read.batches(source, self.parquet, names, *rows, self._limits, unit, self._in_dictionaries)
+            return self._of_parquet(source, start, stop)
         file = field_ids.as_stored(self.file)
         units = units_of(_at_once(source, file, self._limits), file, self._stored_names, start, stop)
         return units if self._texts is None else self._texts.kept(self.file.path, units)
+
+    def _of_parquet(self, source: pa.NativeFile, start: int, stop: int) -> Slices:
+        names, columns = self._stored_names, field_ids.as_stored(self.file).schema
+        wanted, unit = pa.schema([columns.field(name) for name in names]), parquet_read.INT96_UNIT
+        if old := int96.recorded_in_nanoseconds(source, self.parquet, wanted):
+            int96.check(source, self.parquet, old, (start, stop), self._limits)
+            unit = "ns"
+        dictionaries = self._in_dictionaries
+        return parquet_read.batches(source, self.parquet, names, start, stop, self._limits, unit, dictionaries)
 
     def wanted(self, wanted: npt.NDArray[np.bool_]) -> Iterator[tuple[npt.NDArray[np.int64], pa.Table]]:
         """The numbers of the wanted rows, and the rows. Row groups without a wanted row are not read."""

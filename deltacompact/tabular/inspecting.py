@@ -26,6 +26,7 @@ from deltacompact.tabular import (
     far_values,
     feather_files,
     inferred_numbers,
+    int96,
     key_values,
     null_counts,
     parquet_read,
@@ -99,14 +100,16 @@ def _what_it_is(store: ObjectStore, name: str) -> str | None:
 def _decodes(source: pa.NativeFile, file: DataFile, decoded: bool) -> bool:
     """Whether all pages of an opened file are known to decode. `decoded`: decode the pages of a local file to find out.
 
+    False for timestamps of 12 bytes: other engines wrap them, so that no compacted file may have any.
     Raises the errors of a reader: a file that cannot be read must not get into a table.
     """
-    names, parquet, groups = list(file.schema.names), None, list[tuple[int, int]]()
+    names, parquet, groups, wraps = list(file.schema.names), None, list[tuple[int, int]](), False
     if file.content_type is ContentType.PARQUET:
         parquet = parquet_read.described(source)
+        wraps = int96.is_in(parquet.metadata)
         groups = parquet_read.unknown_rows(parquet, known_groups(parquet.footer, parquet.metadata.num_row_groups))
         if not groups:
-            return True
+            return not wraps
     if not decoded or not parquet_read.is_near(source):
         return False
     if parquet is None:
@@ -117,7 +120,7 @@ def _decodes(source: pa.NativeFile, file: DataFile, decoded: bool) -> bool:
     for units in stored:
         for _, table in units:
             schemas.computable(table, file.path)
-    return True
+    return not wraps
 
 
 def _described(
@@ -181,7 +184,8 @@ def _of_text(
 
 def _of_parquet(source: pa.NativeFile, path: str, parquet: parquet_read.Described, keys: Sequence[str]) -> DataFile:
     """The file as its footer tells. What no statistics tell is None."""
-    schema = parquet.metadata.schema.to_arrow_schema()
+    schemas.check_columns(parquet.metadata.schema.to_arrow_schema(), path)
+    schema = parquet_read.stored_schema(source, parquet, int96.unit_of(source, parquet))
     return DataFile(
         *(UNNUMBERED, path, ContentType.PARQUET, parquet.metadata.num_rows, 0, schema),
         decoded_bytes=parquet_read.decoded_bytes(parquet, schema.names),

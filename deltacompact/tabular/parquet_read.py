@@ -159,11 +159,10 @@ def group_chunks(parquet: Described, columns: Sequence[str]) -> list[GroupChunks
 
 
 INT96_UNIT = "us"
-"""The unit of timestamps of 12 bytes (INT96), which old writers store, in files whose columns are matched by field id.
-In other files they are read as nanoseconds, which end in the year 2262."""
+"""The unit of timestamps of 12 bytes, but for files that the log has in nanoseconds (int96.py)."""
 
 
-def stored_schema(source: pa.NativeFile, parquet: Described, int96_unit: str | None = None) -> pa.Schema:
+def stored_schema(source: pa.NativeFile, parquet: Described, int96_unit: str = INT96_UNIT) -> pa.Schema:
     """The file's columns, with the types in which `batches` reads them."""
     return pq.ParquetFile(source, metadata=parquet.metadata, coerce_int96_timestamp_unit=int96_unit).schema_arrow
 
@@ -182,7 +181,7 @@ def batches(
     start: int,
     stop: int,
     limits: ReadLimits,
-    int96_unit: str | None = None,
+    int96_unit: str = INT96_UNIT,
     as_dictionaries: Sequence[str] = (),
 ) -> Iterator[tuple[int, pa.Table]]:
     """Slices (first row, table) of the row groups that have rows in the half-open range.

@@ -71,7 +71,7 @@ class WantedFile:
         """The file as its footer says."""
         footer, path = reader.parquet, self.stored.path
         with naming(reader.file.path):
-            schema = parquet_read.stored_schema(reader.source, footer, parquet_read.INT96_UNIT)
+            schema = parquet_read.stored_schema(reader.source, footer)
         schemas.check_columns(schema, path)
         in_partition = {number for fill in self.constants if (number := field_ids.field_id(fill.column)) is not None}
         schema = identified(schema, self.names, in_partition, path)

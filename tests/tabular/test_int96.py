@@ -1,0 +1,117 @@
+"""Timestamps of 12 bytes: years that nanoseconds do not reach stay what they are, and no digit is cut."""
+
+from __future__ import annotations
+
+import datetime
+import io
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from remote_store import RemoteStore
+from tables import compacted_files
+
+from deltacompact import DeltaStreamCatalog, InputError, SchemaError, Settings, compact
+from deltacompact.base.model import ContentType, DataFile
+from deltacompact.storage.memory import MemoryStore
+from deltacompact.tabular import far_values, files, inspecting
+from deltacompact.tabular.far_files import with_far_values
+
+NEVER, FIRST, TODAY = datetime.datetime(9999, 12, 31), datetime.datetime(1, 1, 1), datetime.datetime(2026, 11, 22)
+US, NS = pa.timestamp("us"), pa.timestamp("ns")
+ROWS = 5
+
+
+def of(values: pa.Array, **others: pa.Array) -> pa.Table:
+    return pa.table({"id": range(len(values)), "at": values, **others})
+
+
+def stored(store: Any, rows: pa.Table, name: str = "x.parquet") -> str:
+    sink = io.BytesIO()
+    pq.write_table(rows, sink, use_deprecated_int96_timestamps=True, row_group_size=2)
+    store.put(name, sink.getvalue())
+    return name
+
+
+def inspected(store: Any, rows: pa.Table) -> DataFile:
+    return inspecting.inspect(store, stored(store, rows), ContentType.PARQUET, decoded=True)
+
+
+def read(store: Any, file: DataFile, rows: tuple[int, int] | None = None) -> pa.Table:
+    return pa.concat_tables(table for _, table in files.read(store, file, None, rows))
+
+
+FITTING = {
+    "years of four digits": pa.array([NEVER, TODAY, None, FIRST], US),
+    "nanoseconds": pa.array([1001, None, -1, 10**18 + 7], NS),
+    "neither": pa.array([TODAY, None], US),
+    "in a list": pa.array([[NEVER], None, [None, TODAY]], pa.list_(US)),
+    "in a map": pa.array([[("a", 1001)], None, []], pa.map_(pa.string(), NS)),
+    "in a struct": pa.array([{"a": FIRST, "b": 1}, None], pa.struct([("a", US), ("b", pa.int32())])),
+}
+
+
+@pytest.mark.parametrize("make", [MemoryStore, RemoteStore])
+@pytest.mark.parametrize("values", FITTING.values(), ids=FITTING)
+def test_every_value_is_read_as_it_was_written(values, make):
+    store = make()
+    file = inspected(store, of(values))
+    rows = read(store, file)
+    assert rows["at"].to_pylist() == values.to_pylist()
+    assert not file.decodes  # other engines wrap, so no compacted file has them
+    assert (
+        with_far_values(store, file).far
+        == with_far_values(store, replace(file, far=None)).far
+        == far_values.of_table(rows)
+    )
+
+
+def test_no_unit_holds_both():
+    rows = of(pa.array([None, TODAY], NS), fine=pa.array([1001, 1], NS), until=pa.array([FIRST, NEVER], US))
+    with pytest.raises(InputError, match=r"x\.parquet: column 'fine' has nanoseconds, and column 'until' has "):
+        inspected(MemoryStore(), rows)
+
+
+def test_a_file_of_an_older_build_is_read_as_recorded_or_refused():
+    """It recorded nanoseconds for all: digests and values of such a file must not change, and none may wrap."""
+    store = MemoryStore()
+    values = pa.array([TODAY, TODAY, NEVER, TODAY], US)
+    file = inspected(store, of(values))
+    old = replace(file, schema=pa.schema([("id", pa.int64()), ("at", NS)]), far=())
+    assert read(store, old, (0, 2))["at"].equals(pa.chunked_array([values[:2].cast(NS)]))
+    assert read(store, replace(old, schema=pa.schema([("id", pa.int64())])))["id"].to_pylist() == [0, 1, 2, 3]
+    with pytest.raises(InputError, match=r"x\.parquet cannot be read: column 'at' is timestamp\[ns\].*9999-12-31"):
+        read(store, old, (1, 4))
+    fine = of(pa.array([1001, 7], NS))
+    assert read(store, inspected(store, fine)).equals(fine)
+
+
+def test_a_sentinel_is_the_greatest_sort_key_and_outlives_a_compaction(tmp_path):
+    catalog = DeltaStreamCatalog(MemoryStore())
+    catalog.create_table("t", primary_keys=["k"], sort_keys=["at"])
+    for values in ([NEVER], [TODAY]):
+        path = tmp_path / f"{values[0]:%Y}.parquet"
+        pq.write_table(pa.table({"k": [1], "at": pa.array(values, US)}), path, use_deprecated_int96_timestamps=True)
+        catalog.append_files("t", [path])
+    for _ in range(2):
+        assert catalog.read("t")["at"].to_pylist() == [NEVER]
+        compact("t", delta_catalog_client=catalog, settings=Settings(executor="local", local_threads=1))
+    (file,) = compacted_files(catalog)
+    assert file.schema.field("at").type == US
+
+
+def test_a_table_in_nanoseconds_refuses_a_sentinel(tmp_path):
+    catalog = DeltaStreamCatalog(MemoryStore())
+    catalog.create_table("t", primary_keys=["k"])
+    catalog.append("t", pa.table({"k": [1], "at": pa.array([1], NS)}))
+    for moment, why in ((TODAY, None), (NEVER, r"column 'at' has the value 9999-12-31")):
+        path = tmp_path / f"{moment:%Y}.parquet"
+        pq.write_table(pa.table({"k": [2], "at": pa.array([moment], US)}), path, use_deprecated_int96_timestamps=True)
+        if why is None:
+            catalog.append_files("t", [path])
+        else:
+            with pytest.raises(SchemaError, match=why):
+                catalog.append_files("t", [path])
+    assert catalog.read("t").schema.field("at").type == NS
