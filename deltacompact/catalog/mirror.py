@@ -62,7 +62,7 @@ def mirror(
     no column of the source, or of several rows there, or where another table has what the bookmark has done. Raises
     ConflictError if another consumer has moved the bookmark.
     """
-    sink = _StreamMirror(into) if isinstance(into, DeltaStreamTable) else _Branch(into._loaded())
+    sink = _StreamMirror(into) if isinstance(into, DeltaStreamTable) else _Branch.of(into._loaded())
     asked = {**chosen, "key": sink.key, "before": False}
     target, terms = _creation(into), _terms(chosen)
 
@@ -145,12 +145,13 @@ class _Branch:
     """An Iceberg table: upserts and deletes are one snapshot of it, with equality deletes."""
 
     table: IcebergTable
+    key: list[str]
 
-    @property
-    def key(self) -> list[str]:
+    @classmethod
+    def of(cls, table: IcebergTable) -> _Branch:
         from deltacompact.iceberg.row_deltas import matched_columns
 
-        return list(matched_columns(self.table.metadata))
+        return cls(table, list(matched_columns(table)))
 
     def has_renamed(self, was: str, name: str) -> bool:
         """Whether the mirror has this column under its new name alone."""

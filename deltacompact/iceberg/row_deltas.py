@@ -15,7 +15,7 @@ Before each attempt, a caller may check that no later batch has come.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -32,7 +32,7 @@ from deltacompact.iceberg.commit.committer import Committer
 from deltacompact.iceberg.commit.proposal import APPEND, DELETE, OVERWRITE, Proposal, addition
 from deltacompact.iceberg.table import locations
 from deltacompact.iceberg.table.codec import codec_of
-from deltacompact.iceberg.table.content_files import Content, ContentFile, PartitionTuple
+from deltacompact.iceberg.table.content_files import Content, ContentFile, ManifestContent, PartitionTuple
 from deltacompact.iceberg.table.metadata import MAIN, Snapshot, TableMetadata
 from deltacompact.iceberg.table.nan_counts import nan_counts
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
@@ -75,9 +75,18 @@ def key_of(metadata: TableMetadata) -> tuple[str, ...]:
     return tuple(column.field.name for column in columns)
 
 
-def matched_columns(metadata: TableMetadata) -> tuple[str, ...]:
+def matched_columns(table: IcebergTable) -> tuple[str, ...]:
     """The columns by which older rows are found: the identifier fields, and those that tell a row's partition."""
-    specs = [partition_columns(spec, metadata.columns) for spec in metadata.specs.values()]
+    head = table.metadata.branch(MAIN)
+    listed = StateReader(table.store).listed(head) if head else []
+    live = [line for line in listed if line.content is ManifestContent.DATA and line.added_files + line.existing_files]
+    return _matched(table.metadata, {line.spec_id for line in live})
+
+
+def _matched(metadata: TableMetadata, spec_ids: Set[int]) -> tuple[str, ...]:
+    """`spec_ids`: of older rows. Other specs may have lost their columns."""
+    needed = sorted(spec_ids | {metadata.default_spec_id})
+    specs = [partition_columns(metadata.specs[spec_id], metadata.columns) for spec_id in needed]
     return tuple(dict.fromkeys([*key_of(metadata), *(part.source for spec in specs for part in spec if part.source)]))
 
 
@@ -195,7 +204,8 @@ class _RowDeltaWriter:
                 raise InputError(f"{name} needs a value in column {column.name!r}, which is null in a row")
         self.data += self._files(rows, metadata.default_spec_id, Content.DATA, metadata.schema)
         if self.spec_ids:
-            matched = pa.schema([metadata.schema.field(name).with_nullable(True) for name in matched_columns(metadata)])
+            names = _matched(metadata, self.spec_ids)
+            matched = pa.schema([metadata.schema.field(name).with_nullable(True) for name in names])
             gone = pa.concat_tables([schemas.align(table, matched, Partition(), name) for table in (deletes, rows)])
             key = pa.schema([metadata.schema.field(name) for name in key_of(metadata)])
             for column in key.names:  # no stored row has a null in its key, so such a delete hits nothing

@@ -218,6 +218,23 @@ def test_a_row_that_another_writer_added_meanwhile_is_replaced_in_the_next_run(s
     assert rows(into) == [(1, "mon", "1.0")]
 
 
+def test_a_spec_that_no_file_has_any_more_may_lose_its_column(source, lake):
+    """The mirror was refused for ever: a table keeps all its specs."""
+    into = target(lake, "by day")
+    old = pa.Table.from_pylist([{"id": 1, "day": "mon", "x": 1.0}], schema=ROWS)
+    lake.append(M, old.cast(pa.schema([ROWS.field("id").with_nullable(False), ROWS.field("day"), ROWS.field("x")])))
+    with lake.catalog.load_table(M).update_spec() as update:
+        update.remove_field("day")
+    lake.rewrite(M, rewrite_all=True, output_spec_id=lake.state(M).metadata.default_spec_id)
+    with lake.catalog.load_table(M).update_schema() as update:
+        update.delete_column("day")
+    put(source, (1, "mon", 5.0), (2, "mon", 2.0))
+    mirror(source, into, "b", columns=["id", "x"], **BEGIN)
+    gone(source, 2)
+    mirror(source, into, "b", columns=["id", "x"])
+    assert into.read().to_pylist() == [{"id": 1, "x": 5.0}]
+
+
 def test_fields_of_structs_keep_their_ids_and_wider_types_take_narrow_values(tmp_path, lake):
     place = StructType(NestedField(4, "town", StringType()), NestedField(5, "zip", LongType()))
     into = target(lake, schema=Schema(FIELDS[0], NestedField(3, "place", place), identifier_field_ids=[1]))
