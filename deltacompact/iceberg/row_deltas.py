@@ -31,7 +31,7 @@ from deltacompact.base.wording import columns_shown
 from deltacompact.iceberg.commit.committer import Committer
 from deltacompact.iceberg.commit.proposal import APPEND, DELETE, OVERWRITE, Proposal, addition
 from deltacompact.iceberg.table import locations
-from deltacompact.iceberg.table.codec import codec_of
+from deltacompact.iceberg.table.codec import codec_of, delete_codec_of
 from deltacompact.iceberg.table.content_files import Content, ContentFile, ManifestContent, PartitionTuple
 from deltacompact.iceberg.table.metadata import MAIN, Snapshot, TableMetadata
 from deltacompact.iceberg.table.nan_counts import nan_counts
@@ -235,7 +235,8 @@ class _RowDeltaWriter:
         store, metadata = self.table.store, self.state.metadata
         kind = "data" if content is Content.DATA else "deletes"
         path = f"{metadata.data_folder}/{self.name}-{uuid.uuid4().hex[:12]}-{kind}.parquet"
-        options = WriteOptions(ContentType.PARQUET, codec_of(metadata.properties))
+        codec = (codec_of if content is Content.DATA else delete_codec_of)(metadata.properties)
+        options = WriteOptions(ContentType.PARQUET, codec)
         with writing.writer(store, locations.readable(path), rows.schema, options) as out:
             out.write(rows)
         written = DataFile(

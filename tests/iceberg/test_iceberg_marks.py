@@ -35,10 +35,10 @@ ROWS = 40
 POSITIONS_IN_FILE = st.sets(st.integers(0, ROWS - 1), max_size=ROWS)
 
 
-def marker(folder: Path, version: int = 2, granularity: str | None = None, task_rows_min: int = 1) -> Marker:
+def marker(folder: Path, version: int = 2, granularity: str = "file", task_rows_min: int = 1, **properties) -> Marker:
     """A marker whose tasks have few rows each, so that there are several."""
     chosen = Settings(executor="local", local_threads=1, limits=Limits(task_rows_min=task_rows_min))
-    properties = {"write.delete.granularity": granularity} if granularity else {}
+    properties = {"write.delete.granularity": granularity} | properties
     metadata = replace(state(version=version).metadata, location=str(folder), properties=properties)
     return Marker(Tasks(LocalStore(folder), LocalExecutor(chosen)), metadata, chosen, "5c-")
 
@@ -149,6 +149,21 @@ def test_position_deletes_have_the_field_ids_of_the_spec(tmp_path):
         ("pos", "INT64"),
     ]
     assert [field.nullable for field in arrow] == [False, False]
+
+
+OF_DATA, OF_DELETES = {"write.parquet.compression-codec": "gzip"}, {"write.delete.parquet.compression-codec": "snappy"}
+
+
+@pytest.mark.parametrize(
+    ("properties", "codec"), [({}, "ZSTD"), (OF_DATA, "GZIP"), (OF_DELETES, "SNAPPY"), (OF_DATA | OF_DELETES, "SNAPPY")]
+)
+def test_position_deletes_have_the_codec_that_the_tables_readers_know(tmp_path, properties, codec):
+    marking = marker(tmp_path, **properties)
+    (mark,) = marking.marks([to_mark(data("/d/a", 3, rows=ROWS), {1})])
+    assert pq.read_metadata(mark.file.path).row_group(0).column(0).compression == codec
+    marking = replace(marking, settings=replace(marking.settings, compression="brotli"))
+    (mark,) = marking.marks([to_mark(data("/d/a", 3, rows=ROWS), {1})])
+    assert pq.read_metadata(mark.file.path).row_group(0).column(0).compression == "BROTLI"
 
 
 def test_rule_18_vectors_share_a_puffin_file_whose_footer_describes_them(tmp_path):

@@ -63,9 +63,13 @@ def test_a_metadata_file_that_is_gone_is_not_a_catalog_that_is_silent(filled):
         compacted(filled, "rewrite")
 
 
-def test_a_codec_of_the_table_that_cannot_be_written_is_refused(filled):
-    filled.edit_metadata(T, {"properties": {"write.parquet.compression-codec": "lzo"}})
+@pytest.mark.parametrize(
+    ("mode", "name"),
+    [("rewrite", "write.parquet.compression-codec"), ("convert", "write.delete.parquet.compression-codec")],
+)
+def test_a_codec_of_the_table_that_cannot_be_written_is_refused(filled, mode, name):
+    filled.edit_metadata(T, {"properties": {name: "lzo"}})
     before = files(filled)
-    with pytest.raises(InputError, match=r"write\.parquet\.compression-codec 'lzo' is not a codec of pyarrow"):
-        compacted(filled, "rewrite")
+    with pytest.raises(InputError, match=rf"^{name} 'lzo' is not a codec of pyarrow"):
+        compacted(filled, mode)
     assert files(filled) == before

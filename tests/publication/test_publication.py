@@ -134,6 +134,8 @@ def test_dead_rows_under_deletion_vectors_are_position_deletes(orders):
     orders.append([{"id": number, "v": "a"} for number in range(100)])
     orders.compact()
     orders.publish()
+    with orders.lake.catalog.load_table(ICEBERG).transaction() as change:
+        change.set_properties({"write.parquet.compression-codec": "gzip"})
     (path,) = orders.files()
     for gone in (7, 8, 9):
         orders.append([{"id": gone}], "delete")
@@ -141,6 +143,8 @@ def test_dead_rows_under_deletion_vectors_are_position_deletes(orders):
         assert orders.files() == [path]
         (entry,) = orders.lake.state(ICEBERG).deletes
         assert entry.file.rows == gone - 6
+        footer = pq.read_metadata(entry.file.path.removeprefix("file://"))
+        assert footer.row_group(0).column(0).compression == "GZIP"
         assert entry.file.lower_bounds[2147483546] == entry.file.upper_bounds[2147483546] == path.encode()
         assert orders.shown() == orders.compacted()
     orders.compact(purge=True)

@@ -33,6 +33,7 @@ from deltacompact.iceberg.marks.tasks import (
     write_vectors,
 )
 from deltacompact.iceberg.running import Tasks
+from deltacompact.iceberg.table.codec import delete_codec_of
 from deltacompact.iceberg.table.content_files import Content, ContentFile, ManifestEntry, Status
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.table_state import Scope, scope_of
@@ -148,6 +149,7 @@ class Marker:
         suffix: str,
     ) -> Iterator[tuple[Group, str, WrittenDeletes]]:
         """(group, path of its delete file, what was written there) for each group."""
+        codec = codec_of_marks(self.metadata, self.settings)
         tasks = [
             MarkTask(
                 tuple(
@@ -157,7 +159,7 @@ class Marker:
                     )
                     for group in share
                 ),
-                self.settings.compression or "zstd",
+                codec,
                 self.settings.limits.reading,
             )
             for share in shares
@@ -165,6 +167,14 @@ class Marker:
         for share, task, of_task in zip(shares, tasks, self.tasks.run(step, tasks), strict=True):
             for group, file, written in zip(share, task.files, of_task, strict=True):
                 yield group, file.path, written
+
+
+def codec_of_marks(metadata: TableMetadata, settings: Settings) -> str:
+    """The codec of position deletes. Raises InputError if the table asks for one that we cannot write; vectors need
+    none."""
+    if metadata.format_version >= VECTORS_SINCE:
+        return "none"
+    return delete_codec_of(metadata.properties, settings.compression)
 
 
 def _on_worker(dead_file: FileToMark) -> ScanToMark:

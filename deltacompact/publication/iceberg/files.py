@@ -20,6 +20,7 @@ from deltacompact.iceberg.deletes.dead_rows import FileScan
 from deltacompact.iceberg.marks.marking import position_file
 from deltacompact.iceberg.marks.tasks import DeleteFile, MarkTask, ScanToMark, write_positions
 from deltacompact.iceberg.table import locations
+from deltacompact.iceberg.table.codec import delete_codec_of
 from deltacompact.iceberg.table.content_files import Content, ContentFile
 from deltacompact.iceberg.table.parquet_files import StoredFile
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
@@ -95,9 +96,8 @@ class IcebergFiles:
         positions = np.flatnonzero(~live_mask(bits, shown.file.rows)).astype(np.int64)
         path = f"{self._table.metadata.data_folder}/{deletes_name(dead_rows, uuid.uuid4().hex)}"
         stored = StoredFile(shown.location, shown.file.rows, shown.file.bytes, 0)
-        task = MarkTask(
-            (DeleteFile((ScanToMark(FileScan(Ordinal(0), stored), positions),), path),), "zstd", READ_LIMITS
-        )
+        codec = delete_codec_of(self._table.metadata.properties)
+        task = MarkTask((DeleteFile((ScanToMark(FileScan(Ordinal(0), stored), positions),), path),), codec, READ_LIMITS)
         (written,) = write_positions(self._iceberg_store, task)
         (rows,) = written.rows_of_each
         self._dead[dead_rows] = position_file(path, written.file_bytes, [(self._content(shown), rows)])
