@@ -109,7 +109,7 @@ def local(base: str | None, out: Path | None, **given: Any) -> None:
 @click.option("--image", help="Docker image of benchmarks/ec2/Dockerfile, where nodes can pull it.")
 @click.option("--ami", help="Machine image with Docker. [default: cluster.yaml's]")
 @click.option("--region", help="[default: cluster.yaml's]")
-@click.option("--instance-profile", help="Of all nodes; may use --base. [default: cluster.yaml's]")
+@click.option("--instance-profile", help="Of all nodes: may use --base and start instances. [default: cluster.yaml's]")
 @click.option("--head-type", default="r6in.xlarge", show_default=True)
 @click.option("--spot", is_flag=True, help="Workers on spot; the head never is.")
 @click.option("--tag", "tags", multiple=True, metavar="KEY=VALUE", help="Added to every node. May be repeated.")

@@ -48,7 +48,9 @@ def test_only_workers_are_spot_and_nothing_lives_on(config: dict[str, Any]) -> N
     assert types["worker"]["node_config"]["InstanceMarketOptions"]["MarketType"] == "spot"
     assert types["head"]["resources"]["CPU"] == 0
     assert 0 < config["idle_timeout_minutes"] <= 10 and config["provider"]["cache_stopped_nodes"] is False
+    profiles = {name: each["node_config"]["IamInstanceProfile"]["Name"] for name, each in types.items()}
+    assert profiles["head"] != profiles["worker"], "only the head may start instances"
     for each in types.values():
         node = each["node_config"]
-        assert node["IamInstanceProfile"]["Name"] and node["MetadataOptions"]["HttpTokens"] == "required"
+        assert node["MetadataOptions"]["HttpTokens"] == "required"
         assert {tag["Key"] for tag in node["TagSpecifications"][0]["Tags"]} >= {"project", "cost-center"}
