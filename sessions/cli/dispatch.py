@@ -28,7 +28,6 @@ from sessions.cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sessions.base.model import JobRun
     from sessions.base.observer import Observer
     from sessions.dispatch.dispatcher import Dispatcher
     from sessions.planning.admission import QuietWindow
@@ -182,17 +181,18 @@ def dispatch(
     ):
         dispatcher.run()
     if settings.drain:
-        _check(dispatcher.failed)
+        _check(dispatcher)
 
 
-def _check(failed: list[JobRun]) -> None:
-    """For schedulers: exit status 1 where a job run that this dispatcher worked on has failed while it drained."""
+def _check(dispatcher: Dispatcher) -> None:
+    """For schedulers: exit status 1 if a job run of this dispatcher has failed, or it was stopped before the end."""
     from deltacompact.base.wording import counted
     from sessions.cli.waiting import NotSucceeded
 
-    if failed:
-        first = failed[0]
-        raise NotSucceeded(f"{counted(len(failed), 'job run')} failed; {first.id}: {first.error}")
+    if failed := dispatcher.failed:
+        raise NotSucceeded(f"{counted(len(failed), 'job run')} failed; {failed[0].id}: {failed[0].error}")
+    if not dispatcher.drained:
+        raise NotSucceeded("it was stopped before the queue was drained: another dispatcher goes on with what is left")
 
 
 def dispatcher_of(

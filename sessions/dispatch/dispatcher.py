@@ -63,7 +63,10 @@ class _Holding:
 
 
 class Dispatcher:
-    """One dispatcher, with its share of the job runs. `run` returns when it is done, or was told to stop."""
+    """One dispatcher, with its share of the job runs. `run` returns when it is done, or was told to stop.
+
+    With `drain`, `drained` says whether nothing was left, and `failed` has its job runs that failed.
+    """
 
     def __init__(
         self, queue: Queue, intake: Intake, state: StateStore, means: Means, reapers: Sequence[Reaper] = ()
@@ -72,6 +75,7 @@ class Dispatcher:
         self.stopping = means.stopping
         self.clock = means.clock
         self.failed: list[JobRun] = []
+        self.drained = False
         self.queue = queue
         self._intake = intake
         self.state = state
@@ -121,7 +125,8 @@ class Dispatcher:
                 if not self._holding:
                     break
             else:
-                if self._settings.drain and self._is_drained():
+                self.drained = self._settings.drain and self._is_drained()
+                if self.drained:
                     break
                 self._guarded(self._sweep)
             time.sleep(_TICK_S)

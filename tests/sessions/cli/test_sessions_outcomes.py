@@ -19,6 +19,7 @@ from sessions.base.model import JobRunState, SessionState, Trouble
 from sessions.cli import run
 from sessions.cli.printed import plain_table, print_whole
 from sessions.cli.waiting import JobRunWait, NotSucceeded, check_outcome
+from sessions.dispatch.dispatcher import Dispatcher
 from sessions.queues.directory import DirectoryQueue
 from sessions.queues.opening import open_queue
 from sessions.queues.queue import DeadReason
@@ -179,6 +180,14 @@ def test_status_of_one_job_run_is_an_exit_status(tmp_path, capsys):
     assert run([*command, "--job-run", "run-1", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["job_runs"][0]["state"] == "cancelled"
     assert run([*command, "--job-run", "none"]) == 2 and run(command) == 0
+
+
+def test_a_drain_that_is_stopped_before_its_end_is_an_exit_status(tmp_path, monkeypatch, capsys):
+    command = ["dispatch", "--queue", str(tmp_path / "queue"), "--state", str(tmp_path / "state"), "--drain"]
+    monkeypatch.setattr(Dispatcher, "_is_drained", Dispatcher.stop)  # SIGTERM, while it looks whether all is done
+    assert run(command) == 1 and "stopped before the queue was drained" in capsys.readouterr().err
+    monkeypatch.setattr(Dispatcher, "_is_drained", lambda dispatcher: True)
+    assert run(command) == 0
 
 
 def test_job_runs_are_cancelled_and_retried_from_the_command_line(tmp_path, capsys):
