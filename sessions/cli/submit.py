@@ -69,7 +69,8 @@ def submit(
     if not wait and any(option is not None for option in (state, timeout_s, dead_letters)):
         raise click.UsageError("--state, --timeout and --dead-letters are for --wait.")
     values = values_of(document_at(document))
-    values["job_run_id"] = job_run_id or values.get("job_run_id") or new_job_run_id()
+    of_document = values.get("job_run_id") or new_job_run_id()
+    values["job_run_id"] = of_document if job_run_id is None else job_run_id  # an empty one is refused
     body = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
     instruction = parse(body)  # as a dispatcher will read it
     place_of(instruction)

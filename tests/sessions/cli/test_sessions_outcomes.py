@@ -182,8 +182,21 @@ def test_status_of_one_job_run_is_an_exit_status(tmp_path, capsys):
     assert run([*command, "--job-run", "none"]) == 2 and run(command) == 0
 
 
+def test_an_empty_name_is_that_of_no_job_run(tmp_path, capsys):
+    """As of a shell variable that is not set: another job run answered, or each submission was a new one."""
+    (tmp_path / "job.json").write_text(json.dumps({"version": 1, "catalog": "/lake", "source_table_id": "t"}))
+    StateStore(str(tmp_path / "state")).accept(RUN)
+    queue = str(tmp_path / "queue")
+    assert run(["status", "--state", str(tmp_path / "state"), "--job-run", ""]) == 2
+    assert "no job run ''" in capsys.readouterr().err
+    assert run(["submit", str(tmp_path / "job.json"), "--queue", queue, "--job-run-id", ""]) == 2
+    assert "job_run_id" in capsys.readouterr().err and open_queue(queue).depth().is_empty
+
+
 def test_a_drain_that_is_stopped_before_its_end_is_an_exit_status(tmp_path, monkeypatch, capsys):
     command = ["dispatch", "--queue", str(tmp_path / "queue"), "--state", str(tmp_path / "state"), "--drain"]
+    monkeypatch.setattr("sessions.base.logs.log_json", lambda **fields: None)
+    monkeypatch.setattr(Dispatcher, "_receive_for_ever", lambda dispatcher: None)
     monkeypatch.setattr(Dispatcher, "_is_drained", Dispatcher.stop)  # SIGTERM, while it looks whether all is done
     assert run(command) == 1 and "stopped before the queue was drained" in capsys.readouterr().err
     monkeypatch.setattr(Dispatcher, "_is_drained", lambda dispatcher: True)
