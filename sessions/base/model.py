@@ -342,7 +342,9 @@ class JobRun:
 
 @dataclass(frozen=True, slots=True)
 class DispatcherSign:
-    """One dispatcher that shares the state. `job_run_ids`: job runs that it holds. `launchers`: those that it has."""
+    """One dispatcher that shares the state. `job_run_ids`: job runs that it holds. `launchers`: those that it has.
+    `allow`: the catalogs that documents may name; None: an earlier release does not say.
+    """
 
     owner: str
     host: str
@@ -355,3 +357,4 @@ class DispatcherSign:
     launchers: tuple[str, ...] = ("local",)
     draining: bool = False
     lease_s: float = 60.0
+    allow: tuple[str, ...] | None = None

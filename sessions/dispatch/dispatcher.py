@@ -315,6 +315,7 @@ class Dispatcher:
             launchers=self._launcher.names,
             draining=self._settings.drain or self.stopping.gently.is_set(),
             lease_s=self._settings.lease_s,
+            allow=self._intake.allowed.prefixes,
         )
         self._now_s = self.state.say(record)
         self._means.clock.told(self._now_s)

@@ -42,7 +42,7 @@ class Intake:
     ) -> None:
         self._queue = queue
         self._state = state
-        self._allowed = allowed
+        self.allowed = allowed
         self._clock = clock
 
     def take(self, message: Message) -> str | None:
@@ -79,7 +79,7 @@ class Intake:
         """The document. Raises RefusedDocument for every error: reading it again would fail in the same way."""
         try:
             instruction = parse(message.body)
-            self._allowed.check(instruction)
+            self.allowed.check(instruction)
             return instruction
         except RefusedDocument:
             raise

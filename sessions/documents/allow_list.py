@@ -115,7 +115,8 @@ class AllowList:
     """
 
     def __init__(self, prefixes: Iterable[str] = ()) -> None:
-        self._places = tuple(Place.of(_absolute(prefix)) for prefix in prefixes)
+        self.prefixes = tuple(map(_absolute, prefixes))
+        self._places = tuple(map(Place.of, self.prefixes))
 
     @property
     def has_iceberg(self) -> bool:

@@ -29,10 +29,15 @@ _PROGRAM = "deltacompact-sessions"
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The URIs of state and queue, for command lines. A page may not know the queue."""
+    """The URIs of state, queue and dead letters, for command lines. A page may not know the queue."""
 
     state: str
     queue: str | None = None
+    dead_letters: str | None = None
+
+    @property
+    def for_dead_letters(self) -> tuple[str, ...]:
+        return () if self.dead_letters is None else ("--dead-letters", self.dead_letters)
 
     def command(self, *words: str) -> str:
         return shlex.join([_PROGRAM, *words])
@@ -63,14 +68,26 @@ def _of_dispatchers(overview: Overview, places: Places) -> Iterator[Step]:
     messages = overview.depth.ready if overview.depth is not None else 0
     waiting = [counted(count, what) for count, what in ((open_runs, "job run"), (messages, "message")) if count]
     if waiting and not there:
-        command = places.command("dispatch", "--queue", places.queue or "QUEUE", "--state", places.state)
-        yield Step("no dispatcher", f"{', '.join(waiting)} and nobody to work on them", (command,))
+        commands = _dispatch(overview, places)
+        how = "" if commands else ": start a dispatcher, with the --allow that their documents need"
+        yield Step("no dispatcher", f"{', '.join(waiting)} and nobody to work on them{how}", commands)
     silent = [report for report in overview.dispatchers if report not in there]
     for report in silent[:OF_A_KIND_MAX]:
         held = len(report.dispatcher.job_run_ids)
         took = f"; it held {counted(held, 'job run')}, which another dispatcher takes over" if held else ""
         who = f"process {report.dispatcher.pid} on {report.dispatcher.host}"
         yield Step(report.dispatcher.owner, f"{who} has been silent for {span(report.silent_s(overview.at_s))}{took}")
+
+
+def _dispatch(overview: Overview, places: Places) -> tuple[str, ...]:
+    """The command that starts a dispatcher like the last one. None if nobody knows what that one allowed: with less,
+    documents become dead letters; with more, they may name any catalog."""
+    last = max(overview.dispatchers, key=lambda report: report.modified_s, default=None)
+    if last is None or last.dispatcher.allow is None:
+        return ()
+    allowed = [word for prefix in last.dispatcher.allow for word in ("--allow", prefix)]
+    queue = places.queue or last.dispatcher.queue
+    return (places.command("dispatch", "--queue", queue, *places.for_dead_letters, "--state", places.state, *allowed),)
 
 
 def _late(overview: Overview, places: Places) -> Iterator[Step]:
@@ -108,7 +125,8 @@ def _document_without_id(seen: JobRunSeen) -> dict[str, Any]:
 
 def _dead_letters(overview: Overview, places: Places) -> Iterator[Step]:
     if overview.depth is not None and overview.depth.dead and places.queue is not None:
-        commands = [places.command("dlq", what, "--queue", places.queue) for what in ("list", "redrive")]
+        where = ("--queue", places.queue, *places.for_dead_letters)
+        commands = [places.command("dlq", what, *where) for what in ("list", "redrive")]
         yield Step(
             "the queue", f"{counted(overview.depth.dead, 'dead letter')} that can never be served", tuple(commands)
         )

@@ -139,6 +139,10 @@ class OverviewReader:
     def queue_uri(self) -> str | None:
         return None if self._queue is None else self._queue.uri
 
+    @property
+    def named_dead_letters(self) -> str | None:
+        return None if self._queue is None else self._queue.named_dead_letters
+
     def logs(self, job_run_id: str) -> list[str]:
         """The URIs of the logs of a job run's groups, the latest last."""
         return [self._state.uri + path for _, path in kept_logs(self._state.store, job_run_id)]

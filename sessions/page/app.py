@@ -75,7 +75,7 @@ class _Page:
         self._collector = RecordsCollector(lambda: reader.read(_METRICS_S))
         self._healthy = healthy
         self._stopping = stopping
-        self._places = Places(reader.state_uri, reader.queue_uri)
+        self._places = Places(reader.state_uri, reader.queue_uri, reader.named_dead_letters)
 
     async def overview(self, request: Request) -> Response:
         return JSONResponse(summary(await self._read(), self._places))

@@ -89,9 +89,13 @@ class Depth:
 
 
 class Queue(Protocol):
-    """Raises StoreError where the queue does not answer, InputError where it does not exist."""
+    """Raises StoreError where the queue does not answer, InputError where it does not exist.
+
+    `named_dead_letters`: its dead-letter queue, if that was named as it was opened.
+    """
 
     uri: str
+    named_dead_letters: str | None
 
     def send(self, body: str, group: str = "") -> str:
         """Send a document. Returns the message's id. SQS is fair among groups: `group` is a table's name."""

@@ -65,7 +65,7 @@ class SqsQueue:
         with self._asking():
             self._client = aws_client("sqs", host["region"] if host else None, _ANSWER_WITHIN_S)
         self._client.meta.events.register("before-parse.sqs", self._refuse_cut)
-        self._dead_url = dead_letters
+        self.named_dead_letters = self._dead_url = dead_letters
         self._hidden: dict[str, str] = {}
         self._ages = _Ages()
         self._clock = clock or StoreClock()

@@ -51,13 +51,36 @@ def test_each_trouble_has_its_commands():
 
 def test_where_nobody_is_at_work_the_first_thing_is_a_dispatcher():
     (step, *_) = next_steps(overview(job_run(), dispatchers=()), PLACES)
-    assert step.about == "no dispatcher" and step.commands[0].startswith("deltacompact-sessions dispatch ")
+    assert step.about == "no dispatcher" and step.commands == (), "nobody knows what it has to allow"
     assert next_steps(overview(dispatchers=()), PLACES) == [], "nothing waits"
     assert next_steps(overview(depth=Depth(0, 0, 1)), Places("/state")) == []
     (step, *_) = next_steps(overview(job_run(), dispatchers=(), depth=Depth(2, 0, 0)), PLACES)
-    assert step.text == "1 job run, 2 messages and nobody to work on them"
+    assert step.text.startswith("1 job run, 2 messages and nobody to work on them: start a dispatcher, with the --allow")
     (step,) = next_steps(overview(dispatchers=(), depth=Depth(1, 0, 0)), PLACES)
-    assert step.text == "1 message and nobody to work on them"
+    assert step.text.startswith("1 message and nobody to work on them")
+
+
+@pytest.mark.parametrize(
+    ("allow", "said"),
+    [
+        (None, None),
+        ((), ""),
+        (("iceberg://prod", "/srv/my lake"), " --allow iceberg://prod --allow '/srv/my lake'"),
+    ],
+)
+def test_the_next_dispatcher_allows_what_the_last_one_did(allow, said):
+    """Without --allow, every iceberg:// document would become a dead letter."""
+    old = replace(HERE, dispatcher=replace(HERE.dispatcher, allow=("s3://old",)))
+    last = DispatcherReport(replace(HERE.dispatcher, owner="host-7.2.bb", allow=allow), NOW_S + 60)
+    (step, *_) = next_steps(overview(job_run(), dispatchers=(old, last), at_s=NOW_S + 600), Places("/state"))
+    line = f"deltacompact-sessions dispatch --queue q --state /state{said}"
+    assert step.about == "no dispatcher" and step.commands == (() if said is None else (line,))
+
+
+def test_a_dead_letter_queue_that_was_named_is_in_every_command_that_needs_it():
+    places = replace(PLACES, dead_letters="https://sqs.eu-west-1.amazonaws.com/1/dead")
+    (step,) = next_steps(overview(depth=Depth(0, 0, 1)), places)
+    assert [shlex.split(line)[-2:] for line in step.commands] == [["--dead-letters", places.dead_letters]] * 2
 
 
 def test_what_was_asked_for_again_needs_nobody():
@@ -83,9 +106,10 @@ def test_a_job_run_that_is_late_says_what_it_waits_for():
 
 @pytest.mark.parametrize("state", ["s3://lake/job runs", "/srv/it's"])
 def test_every_command_is_one_of_ours(state):
-    places = Places(state, "/srv/queue 1")
+    places = Places(state, "/srv/queue 1", "https://sqs/dead")
     gone = failed("run-2", document={})
-    silent = overview(job_run(), gone, dispatchers=(), at_s=NOW_S + 9_000, depth=Depth(0, 0, 1))
+    last = replace(HERE, dispatcher=replace(HERE.dispatcher, allow=("/srv/lake",)))
+    silent = overview(job_run(), gone, dispatchers=(last,), at_s=NOW_S + 9_000, depth=Depth(0, 0, 1))
     lines = [line for step in next_steps(silent, places) for line in step.commands]
     assert len(lines) == 1 + 2 + 2 + 2
     for line in lines:
