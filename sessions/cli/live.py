@@ -12,8 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from sessions.base.clock import lasted_s
-from sessions.base.model import Delay, JobRun, JobRunSession, SessionState
+from sessions.base.model import Delay, JobRunSession, SessionState
 from sessions.cli.printed import seconds_text, states_of, visible
+from sessions.overview.adherence import outturn_of
 from sessions.page.documents import partition_label
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _of_job_run(seen: JobRunSeen, now_s: float, delay: Delay | None) -> list[Ren
         ProgressBar(total=max(1, len(seen.sessions)), completed=max(ended, share)),
         Text(f"waits: {delay.text}" if delay else states_of(seen.sessions) or "not planned yet"),
         seconds_text(took_s),
-        _expected(run, took_s),
+        _expected(seen, now_s),
         seconds_text(run.desired_sla_s),
     ]
 
@@ -131,11 +132,10 @@ def _of_session(seen: JobRunSeen, session: JobRunSession, now_s: float) -> list[
     ]
 
 
-def _expected(run: JobRun, took_s: float | None) -> Text:
-    """Red where the desired SLA is or will be missed."""
-    said = Text(seconds_text(run.expected.seconds if run.expected else None))
-    later_s = max(took_s or 0.0, run.expected.seconds if run.expected and not run.state.ended else 0.0)
-    if run.desired_sla_s is not None and later_s > run.desired_sla_s:
+def _expected(seen: JobRunSeen, now_s: float) -> Text:
+    """Red where the desired SLA, which counts from the acceptance, is or will be missed."""
+    said = Text(seconds_text(seen.run.expected.seconds if seen.run.expected else None))
+    if outturn_of(seen, now_s).is_late:
         said.append(" late")
         said.stylize("red")
     return said

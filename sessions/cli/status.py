@@ -39,10 +39,7 @@ def status(state: str, job_run: str | None, watch: bool, as_json: bool) -> None:
     if watch:
         _watch(store, as_json)
         return
-    if job_run is None:
-        runs = sorted(store.job_runs(), key=lambda run: run.accepted_s)
-    else:
-        runs = [_named(store, job_run)]
+    runs = sorted(store.job_runs(), key=lambda run: run.accepted_s) if job_run is None else [_named(store, job_run)]
     if as_json:
         say_json(_document(store, runs, in_full=job_run is not None))
     else:

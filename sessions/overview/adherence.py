@@ -22,7 +22,7 @@ from typing import Any
 
 from sessions.base.clock import lasted_s
 from sessions.base.model import Estimate, JobRun, JobRunSession, JobRunState, SessionState
-from sessions.overview.overview import Overview
+from sessions.overview.overview import JobRunSeen, Overview
 from sessions.planning.expectation import BUFFER
 
 _ENDS = (SessionState.SUCCEEDED, SessionState.NOTHING_TO_DO, SessionState.FAILED)
@@ -96,6 +96,13 @@ class Outturn:
             return False
         return None if self.actual_s is None else self.actual_s <= self.desired_s
 
+    @property
+    def is_late(self) -> bool:
+        """Whether the desired SLA was missed by its seconds, or will be."""
+        if self.slack_s is not None:
+            return self.slack_s < 0
+        return self.desired_s is not None and self.actual_s is not None and self.actual_s > self.desired_s
+
     def document(self) -> dict[str, Any]:
         first, now = self.first, self.now
         return {
@@ -139,7 +146,7 @@ class Adherence:
 
 def outturns(overview: Overview) -> tuple[list[Outturn], list[Outturn]]:
     """(outturns of job runs, outturns of sessions)."""
-    of_runs = [_of_job_run(seen.run, seen.table, overview.at_s) for seen in overview.job_runs]
+    of_runs = [outturn_of(seen, overview.at_s) for seen in overview.job_runs]
     of_sessions = [
         _of_session(session, seen.run, seen.table) for seen in overview.job_runs for session in seen.sessions
     ]
@@ -171,13 +178,14 @@ def _share(kept: list[bool]) -> float | None:
     return sum(kept) / len(kept) if kept else None
 
 
-def _of_job_run(run: JobRun, table: str, now_s: float) -> Outturn:
+def outturn_of(seen: JobRunSeen, now_s: float) -> Outturn:
+    run = seen.run
     failed, cancelled = run.state is JobRunState.FAILED, run.state is JobRunState.CANCELLED
     first = run.expected_first
     return Outturn(
         run.id,
         None,
-        table,
+        seen.table,
         run.state,
         run.desired_sla_s,
         first,

@@ -18,7 +18,7 @@ from typing import Any
 from deltacompact.base.wording import counted
 from sessions.base.model import JobRunState
 from sessions.base.troubles import span
-from sessions.overview.adherence import outturns
+from sessions.overview.adherence import outturn_of
 from sessions.overview.overview import JobRunSeen, Overview
 
 OF_A_KIND_MAX = 20
@@ -91,14 +91,14 @@ def _dispatch(overview: Overview, places: Places) -> tuple[str, ...]:
 
 
 def _late(overview: Overview, places: Places) -> Iterator[Step]:
-    of_runs, _ = outturns(overview)
-    slacks = {each.job_run_id: each.slack_s for each in of_runs if each.slack_s is not None and each.slack_s < 0}
+    found = [(seen, outturn_of(seen, overview.at_s).slack_s) for seen in overview.job_runs]
+    late = [(seen, slack_s) for seen, slack_s in found if slack_s is not None and slack_s < 0]
     delays = overview.delays
-    for seen in [seen for seen in overview.job_runs if seen.run.id in slacks][:OF_A_KIND_MAX]:
+    for seen, slack_s in late[:OF_A_KIND_MAX]:
         name = seen.run.id
         why = f"; it waits: {delays[name].text}" if name in delays else ""
         more = f"; {seen.run.cpus_needed:,} CPUs would keep it" if seen.run.cpus_needed else ""
-        text = f"{seen.table} is expected {span(-slacks[name])} after its desired SLA{why}{more}"
+        text = f"{seen.table} is expected {span(-slack_s)} after its desired SLA{why}{more}"
         yield Step(name, text, (_status(places, name), _of_run(places, "cancel", name)), name)
 
 

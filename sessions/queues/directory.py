@@ -49,7 +49,7 @@ class DirectoryQueue:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.uri = folder.as_uri()
-        self.named_dead_letters = None
+        self.named_dead_letters: str | None = None
         self._folder = folder
         self._visibility_s = visibility_s
         self._receives_max = receives_max

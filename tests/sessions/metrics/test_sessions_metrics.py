@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import re
 from dataclasses import replace
 
 import pytest
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
+from rich.console import Console
 from sessions_records import NOW_S, OUTCOME, job_run, session, succeeded
 from stores import InterceptedStore
 
@@ -15,6 +17,7 @@ from deltacompact.storage.memory import MemoryStore
 from deploy.monitoring import generate
 from sessions.base.clock import StoreClock, lasted_s
 from sessions.base.model import DispatcherSign, Estimate, JobRunState, SessionState
+from sessions.cli.live import drawn
 from sessions.metrics.collector import SLACKS_MAX, RecordsCollector, metrics_of
 from sessions.metrics.families import exposition
 from sessions.metrics.tables import TABLES_MAX, TablesCollector, TableSizes, TablesSeen, total
@@ -302,6 +305,21 @@ def test_an_open_job_run_has_slack_from_its_acceptance_on(changes, after_s, slac
     state.accept(job_run("run-1", **changes))
     found = values(state, clock=lambda: NOW_S + after_s)
     assert found["deltacompact_sla_slack_seconds", ("job_run", "run-1")] == pytest.approx(slack_s)
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_late"),
+    [
+        ({"state": JobRunState.ACCEPTED, "started_s": None, "accepted_s": NOW_S + 20 * 3600 - 601}, True),
+        ({"state": JobRunState.ACCEPTED, "started_s": None, "accepted_s": NOW_S + 20 * 3600 - 100}, False),
+        ({"started_s": NOW_S + 5 * 3600, "finished_s": NOW_S + 5 * 3600 + 300}, True),
+        ({"started_s": NOW_S + 5, "finished_s": NOW_S + 305}, False),
+    ],
+)
+def test_a_desired_sla_counts_from_the_acceptance_where_it_is_drawn_live(changes, is_late):
+    console = Console(width=140, record=True, file=io.StringIO())
+    console.print(drawn(late(**changes)))
+    assert (" late" in console.export_text()) is is_late
 
 
 @pytest.mark.parametrize("changes", [{"accepted_s": NOW_S + 3600}, {"started_s": NOW_S + 3867}])

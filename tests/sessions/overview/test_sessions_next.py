@@ -55,7 +55,7 @@ def test_where_nobody_is_at_work_the_first_thing_is_a_dispatcher():
     assert next_steps(overview(dispatchers=()), PLACES) == [], "nothing waits"
     assert next_steps(overview(depth=Depth(0, 0, 1)), Places("/state")) == []
     (step, *_) = next_steps(overview(job_run(), dispatchers=(), depth=Depth(2, 0, 0)), PLACES)
-    assert step.text.startswith("1 job run, 2 messages and nobody to work on them: start a dispatcher, with the --allow")
+    assert step.text.startswith("1 job run, 2 messages and nobody to work on them: start a dispatcher, with")
     (step,) = next_steps(overview(dispatchers=(), depth=Depth(1, 0, 0)), PLACES)
     assert step.text.startswith("1 message and nobody to work on them")
 
