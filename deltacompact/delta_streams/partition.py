@@ -177,15 +177,22 @@ class DeltaStreamPartition:
             self._log.extend(lambda state: None if attempt in state.fences else Fence(attempt))
 
     def published_by(self, session: str) -> PublishedVersion | None:
-        """The newest version that a session has published. None: it has published none."""
+        """The version that a session has published. None: it has published none.
+
+        No version before its base is read, unless a vacuum has deleted its plan.
+        """
+        from deltacompact.session.records import base_of
+
         if not self._log.exists():
             return None
-        state: StreamState | None = self._log.active(strictly=True)
-        while state is not None:
-            if state.compacted and state.compacted.session_id == session:
-                return PublishedVersion(state.version, state.compacted)
-            state = self._log.state(state.opened.parent) if state.opened.parent is not None else None
-        return None
+        base = base_of(self._catalog.store, self.paths, session)
+
+        def is_its(state: StreamState) -> bool:
+            return state.compacted is not None and state.compacted.session_id == session
+
+        chain = self._log.since(lambda state: state.version == base or is_its(state), strictly=True)
+        found = next(filter(is_its, chain), None)
+        return PublishedVersion(found.version, found.compacted) if found and found.compacted else None
 
     @property
     def _log(self) -> StreamLog:

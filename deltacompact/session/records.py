@@ -97,6 +97,14 @@ class SessionRecord:
         return AdoptedSizes(self.hash_bucket_count, self.round_ends, self.changes_only)
 
 
+def base_of(store: ObjectStore, workspace: Workspace, session: str) -> str | None:
+    """The only version that a session may replace. None: it has no plan, or none that can be read."""
+    try:
+        return str(json.loads(store.get(workspace.session(session) + PLAN))["destination_version"])
+    except (NotFoundError, ValueError, LookupError, TypeError):
+        return None
+
+
 def session_id(plan: CompactionPlan, number: int = 0) -> str:
     """The same id for every attempt at the same work, so attempts share records. `number` counts sessions given up."""
     what = {**fingerprint(plan.input, plan.keys, plan.options), "planner": PLANNER_VERSION, "number": number}

@@ -21,11 +21,13 @@ import pytest
 from counting_store import CountingStore
 
 from deltacompact import DeltaStreamCatalog, Settings, compact
+from deltacompact.base.errors import ConflictError
 from deltacompact.base.limits import Limits
 from deltacompact.base.model import Partition
 from deltacompact.base.settings import Options
 from deltacompact.base.wording import counted
 from deltacompact.delta_streams.file_lists import publish
+from deltacompact.delta_streams.partition import DeltaStreamPartition
 from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S
 from deltacompact.delta_streams.versions import retract, rollback
 from deltacompact.executors.local import LocalExecutor
@@ -200,6 +202,27 @@ def changes_of_last(lake: Lake) -> None:
     lake.fresh().table("t").changes(lake.before).read_all()
 
 
+def stream_of(lake: Lake) -> DeltaStreamPartition:
+    catalog = lake.fresh()
+    table = catalog.described("t")
+    return DeltaStreamPartition(catalog, table, "t", lake.partition(), table.keys)
+
+
+def begin_a_session(lake: Lake) -> None:
+    """An attempt that was fenced off leaves its plan."""
+    stream_of(lake).fence_attempt("run-1/1/1")
+    lake.now_s += 1
+    with pytest.raises(ConflictError, match="run-1/1/1 was fenced"):
+        compact("t", delta_catalog_client=lake.fresh(), settings=LOCAL, attempt="run-1/1/1")
+
+
+def look_for_what_it_published(lake: Lake) -> None:
+    """As a dispatcher does before the next attempt."""
+    plan = max(lake.store.inner.list("t/sessions/"), key=lambda stat: stat.modified_s).path
+    lake.store.reset()
+    assert stream_of(lake).published_by(plan.split("/")[2]) is None
+
+
 def poll(lake: Lake) -> None:
     lake.fresh().table("t").changes(bookmark="mirror").read_all()
 
@@ -233,6 +256,14 @@ OPERATIONS = [
     Operation("compact", 20, lakes((3, 1), (3, 30)), lambda lake: lake.compact(lake.fresh()), is_no_data),
     Operation("compact, nothing to do", 6, IDLE, lambda lake: lake.compact(lake.fresh())),
     Operation("compact again, nothing to do", 2, IDLE, lambda lake: lake.compact(lake.warm), again=True),
+    Operation(
+        "take over a session",
+        7,
+        HISTORIES,
+        look_for_what_it_published,
+        is_no_data,
+        prepare=begin_a_session,
+    ),
     Operation("compact a table, nothing to do", 20, many(0), lambda lake: lake.compact(lake.fresh())),
     Operation(
         "compact a table, one partition changed",

@@ -140,12 +140,12 @@ class StreamLog:
             state = self.state(state.sealed.successor)
             yield state
 
-    def since(self, is_begin: Callable[[StreamState], bool]) -> list[StreamState]:
+    def since(self, is_begin: Callable[[StreamState], bool], strictly: bool = False) -> list[StreamState]:
         """The versions from the newest for which `is_begin` holds to the active one; if it holds for none, all.
 
-        They are read from the active one back, so the cost does not grow with the history.
+        They are read from the active one back, so the cost does not grow with the history. `strictly`: see `active`.
         """
-        newest_first = [self.active()]
+        newest_first = [self.active(strictly)]
         while newest_first[-1].version != GENESIS and not is_begin(newest_first[-1]):
             parent = newest_first[-1].opened.parent
             state = None if parent is None else self.state(parent)

@@ -11,14 +11,12 @@ publish.
 
 from __future__ import annotations
 
-import json
-
-from deltacompact.base.errors import NotFoundError
 from deltacompact.delta_streams.log.entries import Entry, Fence
 from deltacompact.delta_streams.log.log import StreamLog
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.maintenance.vacuum.chain import Chain
 from deltacompact.maintenance.vacuum.listing import StreamListing
+from deltacompact.session.records import PLAN, base_of
 from deltacompact.storage.objects import ObjectStat
 
 
@@ -42,17 +40,12 @@ def _sessions(listing: StreamListing) -> dict[str, list[ObjectStat]]:
 
 def _may_publish(name: str, listing: StreamListing, chain: Chain) -> bool:
     """Whether the session could still seal its base: the base has no seal and no fence for the session."""
-    active, plan = chain.active, listing.paths.session(name) + "plan.json"
-    if plan not in listing.all:  # a session puts its plan before anything else
+    if listing.paths.session(name) + PLAN not in listing.all:  # a session puts its plan before anything else
         return False
     if any(state.compacted and state.compacted.session_id == name for state in chain.read):
         return False  # it has published: its base has a seal
-    try:
-        record = json.loads(listing.store.get(plan))
-        base = record["destination_version"]
-    except (NotFoundError, ValueError, LookupError, TypeError):
-        return False  # a rehash or a writer: they refuse to commit old files themselves
-    return bool(base == active.version) and name not in active.fences
+    base = base_of(listing.store, listing.paths, name)  # None: a rehash or a writer, which refuse to commit old files
+    return base == chain.active.version and name not in chain.active.fences
 
 
 def _fence(log: StreamLog, name: str, base: str) -> bool:
