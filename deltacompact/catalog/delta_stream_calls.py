@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import pyarrow as pa
@@ -334,6 +335,8 @@ class DeltaStreamCalls(Streams):
         partition: Mapping[str, Any] | Partition | None,
         operation: str,
         said: ChangeEventOptions,
+        *,
+        in_order: bool = True,
     ) -> ChangesWriter | None:
         """The writer of rows that say their operation or partition; None: they have one operation and partition."""
         from deltacompact.delta_streams.appending.change_options import change_options
@@ -344,7 +347,15 @@ class DeltaStreamCalls(Streams):
         table = self.described(table_id)
         if table.source_table_id is not None:
             raise is_destination(table_id, table.source_table_id)
+        options = replace(options, in_order=in_order)
         return ChangesWriter(self, table, lambda chosen: self._writer(table_id, chosen), options, terms)
+
+    def _append_net(self, table_id: str, tables: Any, token: str, **said: Unpack[ChangeEventOptions]) -> None:
+        """Commit a net change, whose rows have no order."""
+        terms = self._terms(None, 1, token, False, None)
+        writer = self._changes(table_id, terms, None, "upsert", said, in_order=False)
+        assert writer is not None
+        writer.append(tables)
 
     def _appending(
         self, table_id: str, partition: Mapping[str, Any] | Partition | None, operation: str

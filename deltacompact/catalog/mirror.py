@@ -7,11 +7,13 @@ then                        the bookmark is at 9
 The token names both ends of the batch, and when it was given: a branch may go back, and forth again. It also names the
 table by the id of its creation: another catalog may have a table of the same name. The batch is the same until the
 bookmark is committed: so each change is in the mirror once, whoever dies when. The mirror forgets old tokens, so a
-batch is appended only while the bookmark, read after the mirror, still names it. A key changes once in a net change,
-and a commit's deletes come before its upserts. A row that moves to another partition of the mirror is deleted in the
-one, and inserted in the other. Sort keys of the mirror decide nothing: after a rollback, or a delete without sort
-values, a row of the source has a smaller one than the mirror's. So all keys are cleared first. The bookmark names the
-mirror that has what is done: another one, also one that was created again under that name, lacks those rows.
+batch is appended only while the bookmark, read after the mirror, still names it. A net change has no order: a row that
+moves to another partition of its source may be inserted there before it is deleted where it was. It upserts a key once
+at most, so all deletes of a commit come before its upserts. A row that moves to another partition of the mirror is
+deleted in the one, and inserted in the other. Sort keys of the mirror decide nothing: after a rollback, or a delete
+without sort values, a row of the source has a smaller one than the mirror's. So all keys are cleared first. The
+bookmark names the mirror that has what is done: another one, also one that was created again under that name, lacks
+those rows.
 
 A mirror has the columns and the rows that were asked for. With others from now on, rows that do not change would lack
 them, or stay. So the bookmark tells what was asked for, and a batch that asks for something else is refused.
@@ -135,8 +137,15 @@ class _StreamMirror:
 
         schema = pa.schema([changes.schema.field(name) for name in columns])
         batch = pa.RecordBatchReader.from_batches(schema, batches())
-        operations = {"operation_column": _CHANGE, "upsert_values": UPSERTS, "delete_values": _DELETES}
-        self.table.append(batch, token=token, partition_by=self.table.partition_keys, **operations)
+        self.table._catalog._append_net(
+            self.table.table_id,
+            batch,
+            token,
+            operation_column=_CHANGE,
+            upsert_values=UPSERTS,
+            delete_values=_DELETES,
+            partition_by=self.table.partition_keys,
+        )
         return rows
 
 

@@ -19,6 +19,7 @@ import deltacompact
 from deltacompact import ConflictError, DeltaStreamCatalog, InputError, NotFoundError, SchemaError, Settings, cli
 from deltacompact.base.errors import OutcomeUnknownError
 from deltacompact.catalog.mirror import mirror
+from deltacompact.change_events import events
 from deltacompact.change_feed import branch_bookmarks, stream_bookmarks, upserted_keys
 from deltacompact.iceberg.table.pyiceberg_door import (
     CommitRefusedError,
@@ -936,15 +937,21 @@ def test_a_mirror_sees_that_its_source_has_a_key_twice(tmp_path, monkeypatch, ke
     assert sorted(map(str, by_both.read().to_pylist())) == sorted(map(str, source.read().to_pylist()))
 
 
-def test_a_mirror_takes_a_row_that_moved_in_its_source_for_one_row(tmp_path):
+@pytest.mark.parametrize("sort_keys", [[], ["at"]])
+@pytest.mark.parametrize(("first", "then"), [("mon", "tue"), ("tue", "mon")])
+def test_a_mirror_takes_a_row_that_moved_in_its_source_for_one_row(tmp_path, monkeypatch, sort_keys, first, then):
+    """A feed has the partitions one after the other: the row's delete came behind its insert, and won."""
+    monkeypatch.setattr(events, "BATCH_BYTES", 1)  # each batch is written apart
     catalog = deltacompact.open_catalog(tmp_path)
-    source, copy = catalog.create_table("source", ["day"], ["id"]), catalog.create_table("copy", [], ["id"])
-    source.append(pa.table({"id": [1, 2], "day": ["mon", "mon"]}), {"day": "mon"})
-    assert mirror(source, copy, "m", from_="1970-01-01") == 2
-    source.append(pa.table({"id": [1]}), {"day": "mon"}, "delete")
-    source.append(pa.table({"id": [1], "day": ["tue"]}), {"day": "tue"})
+    source, copy = catalog.create_table("source", ["day"], ["id"]), catalog.create_table("copy", [], ["id"], sort_keys)
+    source.append(pa.table({"id": [1, 2], "at": [7, 7], "day": [first, first]}), {"day": first})
+    source.append(pa.table({"id": [3], "at": [7], "day": [then]}), {"day": then})
+    assert mirror(source, copy, "m", from_="1970-01-01") == 3
+    source.append(pa.table({"id": [1]}), {"day": first}, "delete")
+    source.append(pa.table({"id": [1], "at": [5], "day": [then]}), {"day": then})
     assert mirror(source, copy, "m") == 2
-    assert sorted((row["id"], row["day"]) for row in copy.read().to_pylist()) == [(1, "tue"), (2, "mon")]
+    expected = [(1, then, 5), (2, first, 7), (3, then, 7)]
+    assert sorted((row["id"], row["day"], row["at"]) for row in copy.read().to_pylist()) == expected
 
 
 @pytest.mark.parametrize("into", ["stream", "branch"])

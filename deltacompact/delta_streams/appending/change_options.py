@@ -46,6 +46,8 @@ class ChangeOptions:
     routed: tuple[str, ...] = ()
     null_is_partition: bool = False
     """Whether a null in a routed column is a value, and not a mistake: `partition_by` names the column."""
+    in_order: bool = True
+    """Whether a later event of a key counts more. Else a key has one upsert at most, and deletes come before it."""
 
 
 def change_options(

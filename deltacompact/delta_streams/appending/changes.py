@@ -49,6 +49,9 @@ from deltacompact.tabular.file_text import whole_text
 if TYPE_CHECKING:
     from deltacompact.delta_streams.streams import Streams
 
+_KINDS = (OperationType.DELETE, OperationType.UPSERT)
+"""In the order of their deltas."""
+
 
 @dataclass(slots=True)
 class _PartitionRows:
@@ -71,6 +74,13 @@ class _PartitionRows:
         if file is not None:
             self.deltas[-1][1].append(file)
             self.called[file.path] = name
+
+    def put_deletes_first(self) -> None:
+        """One delta has all deletes, and the next one all upserts."""
+        together: dict[OperationType, list[DataFile]] = {}
+        for kind, added in self.deltas:
+            together.setdefault(kind, []).extend(added)
+        self.deltas = [(kind, together[kind]) for kind in _KINDS if kind in together]
 
 
 class ChangesWriter:
@@ -120,6 +130,9 @@ class ChangesWriter:
         try:
             for events in joined(batches):
                 self._write(events)
+            if not self._options.in_order:
+                for part in self._parts.values():
+                    part.put_deletes_first()
             new = [part for part in self._parts.values() if not part.is_known]
             added = all_done(new, self._check, self._catalog.at_once)
             schemas.union(chain.from_iterable(added))  # raises where two partitions would get one column with two types
@@ -241,8 +254,9 @@ class ChangesWriter:
         if self._options.says_operation is not None:
             assert keys is not None
             partition_texts.check_partition_values(events.deletes.rows, part.partition, events.name)
-            events = last_events(events, keys, self._table.partition_keys)
-        for kind, rows in ((OperationType.DELETE, events.deletes.rows), (OperationType.UPSERT, events.upserts.rows)):
+            if self._options.in_order:
+                events = last_events(events, keys, self._table.partition_keys)
+        for kind, rows in zip(_KINDS, (events.deletes.rows, events.upserts.rows), strict=True):
             if not rows.num_rows:
                 continue
             given = None if part.is_known else rows_of(rows, events.name)
