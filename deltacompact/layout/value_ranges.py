@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from deltacompact.base import compute as pc
+from deltacompact.base.model import DataFile
 from deltacompact.layout.boxes import ColumnBounds
 from deltacompact.layout.skipping import KnownColumn, bound_of
 from deltacompact.layout.stored_values import stored_value, value_of
@@ -60,6 +61,21 @@ def ranges_from(stored: StoredRanges, was: pa.Schema, now: pa.Schema) -> dict[st
             with contextlib.suppress(pa.ArrowException):  # it does not fit the new type: unknown
                 found[name] = _in_type(value_of(low), *types), _in_type(value_of(high), *types)
     return found
+
+
+def ranges_to_skip_by(file: DataFile, now: pa.Schema) -> dict[str, Range]:
+    """The ranges in the log by which readers may skip a file, in the types that the columns have now.
+
+    A file that was kept as it came had its ranges from its footer. Older builds misread those of times of day, and of
+    names with a dot.
+    """
+    if file.clustered is None:
+        return {}
+    ranges = ranges_from(file.clustered.ranges, file.schema, now)
+    if file.clustered.by:
+        return ranges
+    times = {column.name for column in file.schema if pa.types.is_time(column.type)}
+    return {name: range_ for name, range_ in ranges.items() if name not in times and "." not in name}
 
 
 def column_bounds(ranges: Sequence[ValueRanges], name: str, type_: pa.DataType) -> ColumnBounds:

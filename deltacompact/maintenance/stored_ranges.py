@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from deltacompact.base.model import DataFile, Partition
 from deltacompact.base.wording import one_line
-from deltacompact.layout.value_ranges import ONLY_NULL, Range, ValueRanges, joined, ranges_from, ranges_of
+from deltacompact.layout.value_ranges import ONLY_NULL, Range, ValueRanges, joined, ranges_of, ranges_to_skip_by
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import files
 from deltacompact.tabular.schemas import align
@@ -27,7 +27,7 @@ _CHARACTERS_SHOWN = 40
 
 def problems_of_file(store: ObjectStore, file: DataFile) -> Iterator[str]:
     """A line if a compacted file cannot be decoded; else a line for each range in the log that its rows contradict."""
-    known = ranges_from(file.clustered.ranges, file.schema, file.schema) if file.clustered else {}
+    known = ranges_to_skip_by(file, file.schema)
     ranged = pa.schema([file.schema.field(name) for name in known])
     try:
         found = together(ranges_of(_as_logged(rows, ranged, file), list(known)) for _, rows in files.read(store, file))

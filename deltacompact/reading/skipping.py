@@ -16,7 +16,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,9 +34,9 @@ from deltacompact.layout.skipping import (
     is_bounded,
     may_match,
 )
-from deltacompact.layout.value_ranges import in_type, known_from, ranges_from
+from deltacompact.layout.value_ranges import in_type, known_from, ranges_to_skip_by
 from deltacompact.reading.selection import Selected
-from deltacompact.tabular import field_ids, partition_texts
+from deltacompact.tabular import chunk_statistics, partition_texts
 from deltacompact.tabular.files import FileReader
 
 Mask = npt.NDArray[np.bool_]
@@ -97,9 +96,8 @@ class Skipping:
         if self.wanted is None:
             return lives
         groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-        places = {footer.schema.column(place).path: place for place in range(footer.num_columns)}
-        stored = {name: places[own] for name in self.asked.names if (own := _own_name(file, name)) in places}
-        known = [{name: self._of_chunk(file, name, group, place) for name, place in stored.items()} for group in groups]
+        places = chunk_statistics.places_of(file, footer, self.asked.names)
+        known = [{name: self._of_chunk(file, name, group, place) for name, place in places.items()} for group in groups]
         may = self.may_match(known)
         if all(may):
             return lives
@@ -122,9 +120,9 @@ class Skipping:
         if not said.has_min_max:
             return KnownColumn(values=nulls != group.num_rows, nulls=nulls != 0)
         low = high = None
-        if chunk.physical_type != "INT96":
+        if (bounds := chunk_statistics.bounds(chunk, was)) is not None:
             with contextlib.suppress(pa.ArrowException, ValueError, TypeError, OverflowError):  # NaN, or a far moment
-                stored, *bounds = _stored_bounds(said, was)
+                stored = chunk_statistics.type_of_bounds(was)
                 low, high = (bound_of(in_type(bound, stored, now), now) for bound in bounds)
         return KnownColumn(low, high, nulls=nulls != 0)
 
@@ -135,8 +133,7 @@ NOTHING_SKIPPED = Skipping(pa.schema([]), pa.schema([]))
 def known_of(file: DataFile, partition: Partition, columns: pa.Schema) -> KnownColumns:
     """What the log tells about the columns of a file. Columns that it lacks have the partition's value, or null."""
     lacked = {name: ONLY_NULLS for name in columns.names if name not in file.schema.names}
-    ranges = ranges_from(file.clustered.ranges, file.schema, columns) if file.clustered else {}
-    return {**lacked, **known_from(ranges, columns), **known_of_partition(partition, columns)}
+    return {**lacked, **known_from(ranges_to_skip_by(file, columns), columns), **known_of_partition(partition, columns)}
 
 
 def known_of_partition(partition: Partition, columns: pa.Schema) -> KnownColumns:
@@ -152,19 +149,3 @@ def _constant(text: str | None, column: pa.Field) -> KnownColumn:
     except SchemaError:  # reading the rows will raise it
         return ANYTHING
     return ANYTHING if pa.types.is_floating(column.type) else KnownColumn(value, value, nulls=False)
-
-
-def _stored_bounds(said: pq.Statistics, was: pa.DataType) -> tuple[pa.DataType, Any, Any]:
-    """Least and greatest value of a row group, and their type. Of times of day the stored numbers: pyarrow cuts
-    nanoseconds, and takes 24:00, which PostgreSQL has, for 0:00."""
-    if not pa.types.is_time(was):
-        return was, said.min, said.max
-    return pa.time32("ms") if said.physical_type == "INT32" else was, said.min_raw, said.max_raw
-
-
-def _own_name(file: DataFile, name: str) -> str | None:
-    """The file's own name of a top-level column. None: it lacks the column, or a fill replaces values in it."""
-    if name not in file.schema.names or field_ids.field_id(file.schema.field(name)) in field_ids.fills_of(file):
-        return None
-    own = field_ids.stored_names(file, [name])
-    return own[0] if own and "." not in own[0] else None

@@ -16,6 +16,7 @@ from deltacompact.base.model import ContentType, DataFile, Partition
 from deltacompact.layout.value_ranges import ValueRanges, in_type, joined, ranges_of
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import files, schemas
+from deltacompact.tabular.chunk_statistics import type_of_bounds
 from deltacompact.tabular.key_ranges import KeyedGroup, keyed_groups
 
 
@@ -32,11 +33,7 @@ def _of_footer(store: ObjectStore, file: DataFile, columns: pa.Schema) -> ValueR
     """The ranges by the footer; None: it lacks the range of a column."""
     if file.content_type is not ContentType.PARQUET or set(columns.names) - set(file.schema.names):
         return None
-    try:
-        groups = keyed_groups(store, file, columns.names)
-    except (ValueError, OverflowError):  # dates that Python's datetime cannot hold
-        return None
-    each = [ranges_of_group(group, file.schema, columns) for group in groups]
+    each = [ranges_of_group(group, file.schema, columns) for group in keyed_groups(store, file, columns.names)]
     return joined(each) if each and all(len(ranges) == len(columns) for ranges in each) else None
 
 
@@ -45,7 +42,8 @@ def ranges_of_group(group: KeyedGroup, stored: pa.Schema, columns: pa.Schema) ->
     found = {}
     for name, sides in group.ranges.items():
         with contextlib.suppress(pa.ArrowException, ValueError, TypeError, OverflowError):
-            low, high = (in_type(side, stored.field(name).type, columns.field(name).type) for side in sides)
+            was, now = type_of_bounds(stored.field(name).type), columns.field(name).type
+            low, high = (in_type(side, was, now) for side in sides)
             if low is not None and high is not None:
                 found[name] = low, high
     return found

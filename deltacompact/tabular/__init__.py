@@ -23,4 +23,5 @@ feather_files     Arrow files and streams, damaged ones too               int96 
 partition_texts   partition values beside the columns of files
 beginnings        what a file is, where its name is wrong
 published_types   the types of Iceberg and Delta Lake
+chunk_statistics  bounds of row groups, from footers
 """

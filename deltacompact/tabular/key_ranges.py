@@ -1,7 +1,5 @@
 """The ranges of key columns in a file's row groups, from its Parquet footer or the log, without reading a row.
 
-Only forecasts use them.
-
 base 14    group 0   131,072 rows, 9 MB decoded    id 0 … 131,071
            group 1    68,928 rows, 5 MB decoded    id 131,072 … 199,999
 delta 80   group 0       500 rows                  id 199,100 … 199,998
@@ -18,13 +16,16 @@ from typing import Any
 from deltacompact.base.errors import DeltaCompactError
 from deltacompact.base.model import ContentType, DataFile
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import field_ids
+from deltacompact.tabular import chunk_statistics
 from deltacompact.tabular.files import described_parquet, opened
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedGroup:
-    """A row group: rows, decoded bytes, and (least, greatest) of each key column for which they are known."""
+    """A row group: rows, decoded bytes, and (least, greatest) of each key column for which they are known.
+
+    Those of a footer have the types of `chunk_statistics.type_of_bounds`.
+    """
 
     rows: int
     decoded_bytes: int
@@ -37,24 +38,19 @@ def keyed_groups(store: ObjectStore, file: DataFile, keys: Sequence[str]) -> tup
     whole = KeyedGroup(file.live_rows, file.decoded_bytes or file.bytes, known)
     if file.content_type is not ContentType.PARQUET or not file.rows:
         return (whole,)
-    stored = {name: own[0] for name in keys if name in file.schema.names and (own := _own_name(file, name))}
     try:
         with opened(store, file) as source:
             metadata = described_parquet(source, file).metadata
     except DeltaCompactError:  # the session itself will say what is wrong
         return (whole,)
-    return tuple(_group(metadata.row_group(number), stored) for number in range(metadata.num_row_groups))
+    places = chunk_statistics.places_of(file, metadata, keys)
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    return tuple(KeyedGroup(group.num_rows, group.total_byte_size, _ranges(file, group, places)) for group in groups)
 
 
-def _own_name(file: DataFile, name: str) -> list[str]:
-    return field_ids.stored_names(file, [name])
-
-
-def _group(group: Any, stored: Mapping[str, str]) -> KeyedGroup:
-    columns = {group.column(number).path_in_schema: number for number in range(group.num_columns)}
-    ranges = {}
-    for name, own in stored.items():
-        known = group.column(columns[own]).statistics if own in columns else None
-        if known is not None and known.has_min_max:
-            ranges[name] = known.min, known.max
-    return KeyedGroup(group.num_rows, group.total_byte_size, ranges)
+def _ranges(file: DataFile, group: Any, places: Mapping[str, int]) -> dict[str, tuple[Any, Any]]:
+    found = {
+        name: chunk_statistics.bounds(group.column(place), file.schema.field(name).type)
+        for name, place in places.items()
+    }
+    return {name: range_ for name, range_ in found.items() if range_ is not None}

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltacompact.tabular import schemas
+from deltacompact.tabular import chunk_statistics, schemas
 
 NullCounts = tuple[tuple[str, int], ...]
 """(column, rows with null in it) for each column with nulls."""
@@ -25,7 +25,7 @@ def of_footer(metadata: pq.FileMetaData, schema: pa.Schema, names: Sequence[str]
     """The counts by a Parquet footer; None: the footer lacks one of them."""
     wanted = [name for name in names if name in schema.names]
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)] if wanted else []
-    places = {metadata.schema.column(number).path: number for number in range(metadata.num_columns)} if wanted else {}
+    places = chunk_statistics.places(metadata) if wanted else {}
     parts = list[NullCounts]()
     for group in groups:
         for name in wanted:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from budgets import examples
@@ -258,6 +259,17 @@ def test_a_large_delta_of_one_row_group_stays_until_runs_are_merged():
     for step in range(4):
         expected |= of_rows(rows(range(400 + 40 * step, 440 + 40 * step), seed=step + 1))
     assert live(catalog) == expected
+
+
+def test_a_file_that_stays_is_read_by_times_of_day():
+    """Python has no 24:00, and pyarrow made 0:00 of it: a read after noon opened nothing."""
+    catalog, whole = created("t"), replace(LOCAL, limits=replace(LIMITS, delta_kept_bytes_min=1))
+    times = pa.array([0, 86_400_000_000], pa.time64("us"))
+    catalog.append("t", pa.table({"id": [1, 2], "t": times}))
+    assert reasons(compacted(catalog, per_file=2, settings=whole)) == {FileReason.LARGE_AND_WHOLE}
+    noon = pa.scalar(43_200_000_000, pa.time64("us"))
+    assert catalog.read("t", filter=pc.field("t") > noon)["id"].to_pylist() == [2]
+    assert problems(catalog) == []
 
 
 def test_a_large_delta_of_many_row_groups_is_laid_out(tmp_path):

@@ -96,10 +96,8 @@ class ExaminedFiles:
 
     def _ranged(self, arrived: ArrivedFile, columns: pa.Schema) -> RangedFile:
         file = arrived.file
-        try:  # without the ranges of text files that the log has: no reader sees those
-            groups = keyed_groups(self.streams.store, replace(file, ranges=()), columns.names)
-        except (ValueError, OverflowError):  # moments that Python cannot represent
-            groups = (KeyedGroup(file.live_rows, file.bytes),)
+        # Without the ranges of text files that the log has: no reader sees those.
+        groups = keyed_groups(self.streams.store, replace(file, ranges=()), columns.names)
         ranges = tuple(ranges_of_group(group, file.schema, columns) for group in groups)
         return RangedFile(file, arrived.partition, groups, ranges)
 
