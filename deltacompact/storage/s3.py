@@ -19,21 +19,23 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import IO, Any, TypeVar, cast
 
 import pyarrow as pa
 
 from deltacompact.base.errors import InputError, NotFoundError, PassingError, StoreError
+from deltacompact.base.partitions import side_by_side
 from deltacompact.storage import s3_objects
 from deltacompact.storage.fetched_file import open_fetched
 from deltacompact.storage.first_answer import ANSWERED
 from deltacompact.storage.objects import Fetched, ObjectStat, Tagged, refuse_overwriting
+from deltacompact.storage.retries import RequestAttempts
 from deltacompact.storage.s3_access import REQUESTS_AT_ONCE, Access, S3Settings, resolved, static_credentials
 from deltacompact.storage.s3_clients import Clients, clients_of, forget
 from deltacompact.storage.s3_errors import as_ours, code_of
-from deltacompact.storage.s3_objects import Objects, RequestFailed
+from deltacompact.storage.s3_objects import MISSING_CODES, Objects, RequestFailed
 from deltacompact.storage.s3_parts import S3Parts
 from deltacompact.storage.upload import Upload
 
@@ -42,6 +44,11 @@ Answer = TypeVar("Answer")
 _PROBED: set[tuple[str | None, str]] = set()
 """Endpoints and URIs of stores that refused to overwrite when this process tested them."""
 _PROBING = threading.RLock()
+
+_PAGE, _PAGES_AT_ONCE = 1000, 4
+"""Objects of one delete request, at most, and such requests at once: S3 counts each object of them."""
+_PASSING = {"InternalError": 500, "SlowDown": 503, "ServiceUnavailable": 503, "RequestTimeout": 400}
+"""The statuses of codes that S3 gives for single objects of a delete request and that pass."""
 
 _ELSEWHERE = ("PermanentRedirect", "AuthorizationHeaderMalformed", "TemporaryRedirect", "301", "307")
 """S3's answers for a bucket of another region. boto3 sends the request there."""
@@ -126,7 +133,7 @@ class S3Store:
                 code = code_of(error)
                 # boto3 tries again if no answer comes: its first attempt may have put the object.
                 may_be_done |= error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0) > 0
-                if code == "PreconditionFailed" or ("IfMatch" in condition and code in s3_objects.MISSING_CODES):
+                if code == "PreconditionFailed" or ("IfMatch" in condition and code in MISSING_CODES):
                     return None, may_be_done
                 # 409: another conditional put of this key is under way. Neither has taken effect yet; try again.
                 if code != "ConditionalRequestConflict" or attempt == self._TASK_ERRORS_RETRIED:
@@ -231,18 +238,31 @@ class S3Store:
                     yield item["Prefix"][len(self.prefix) : -1]
 
     def delete(self, paths: Iterable[str]) -> None:
-        keys = [{"Key": self.prefix + path} for path in paths]
+        keys = [self.prefix + path for path in paths]
+        pages = [keys[start : start + _PAGE] for start in range(0, len(keys), _PAGE)]
+        side_by_side(pages, self._delete, _PAGES_AT_ONCE)
 
-        def delete(start: int) -> None:
-            page = {"Objects": keys[start : start + 1000], "Quiet": True}
+    def _delete(self, keys: Sequence[str]) -> None:
+        """Delete a page of objects. Those that S3 could not delete now are asked for again."""
+        attempts = RequestAttempts(self.settings.max_attempts)
+        while True:
+            page = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
             with self.asking("(delete)"):
                 answer = self.client.delete_objects(Bucket=self.bucket, Delete=page)
-            if failed := answer.get("Errors"):
-                raise StoreError(f"{self.uri}: deleting {failed[0]['Key']} failed: {failed[0]['Code']}")
-
-        if len(keys) <= 1000:
-            return delete(0) if keys else None
-        list(_asking_threads().map(delete, range(0, len(keys), 1000)))
+            failures = {failed["Key"]: _undeleted(failed) for failed in answer.get("Errors", ())}
+            failures = {key: failure for key, failure in failures.items() if failure.code not in MISSING_CODES}
+            if not failures:
+                return
+            if any(failure.throttled for failure in failures.values()):
+                s3_objects.BACKOFF.throttled()
+            lasting = [key for key, failure in failures.items() if not failure.passes]
+            pause_s = None if lasting else attempts.pause_s()
+            if pause_s is None:
+                key = [*lasting, *failures][0]
+                with self.asking(key, f"deleting s3://{self.bucket}/{key}"):
+                    raise failures[key]
+            time.sleep(pause_s)
+            keys = [*failures]
 
     def unfinished(self, prefix: str) -> Iterator[ObjectStat]:
         """Unfinished multipart uploads below `prefix`, with the time at which they began."""
@@ -340,6 +360,11 @@ class S3Store:
     def asking(self, path: str, uri: str | None = None) -> contextlib.AbstractContextManager[None]:
         """Turns errors of boto3 and obstore into ours, about the object at a path (or a URI)."""
         return as_ours(uri or f"{self.uri}{path}", self.bucket, self.uri, forget)
+
+
+def _undeleted(failed: dict[str, str]) -> RequestFailed:
+    """The answer about one object of a page."""
+    return RequestFailed(failed["Code"], failed.get("Message", ""), _PASSING.get(failed["Code"], 400))
 
 
 @functools.cache

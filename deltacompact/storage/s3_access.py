@@ -14,9 +14,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from deltacompact.base import expect
-from deltacompact.base.errors import InputError
+from deltacompact.base.errors import CredentialsError, InputError
 from deltacompact.base.missing import importing
 from deltacompact.base.settings import at_least
+from deltacompact.base.wording import text_of
 
 REQUESTS_AT_ONCE = 32
 """Connections of a client."""
@@ -166,11 +167,24 @@ def session_of(settings: S3Settings, static: StaticCredentials | None) -> Any:
     session = boto3.Session(profile_name=settings.profile, region_name=settings.region, **credentials)
     if not settings.role_arn:
         return session
-    answer = session.client("sts").assume_role(RoleArn=settings.role_arn, RoleSessionName="deltacompact")
-    assumed = answer["Credentials"]
+    assumed = _assumed(session, settings.role_arn)
     return boto3.Session(
         aws_access_key_id=assumed["AccessKeyId"],
         aws_secret_access_key=assumed["SecretAccessKey"],
         aws_session_token=assumed["SessionToken"],
         region_name=session.region_name,
     )
+
+
+def _assumed(session: Any, role_arn: str) -> dict[str, str]:
+    """The credentials of a role. Raises an error that names the role, not the object that somebody asked for."""
+    from botocore.exceptions import ClientError
+
+    try:
+        answer = session.client("sts").assume_role(RoleArn=role_arn, RoleSessionName="deltacompact")
+    except ClientError as error:
+        code, status = error.response.get("Error", {}).get("Code"), error.response["ResponseMetadata"]["HTTPStatusCode"]
+        passes = code in (*EXPIRED_CODES, "Throttling") or status >= 500
+        kind = CredentialsError if passes else InputError
+        raise kind(f"role {role_arn} cannot be assumed: {text_of(error)}") from error
+    return dict(answer["Credentials"])

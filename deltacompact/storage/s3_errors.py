@@ -4,6 +4,8 @@ NoSuchKey                    NotFoundError       s3://lake/orders/table.json doe
 NoSuchBucket                 BucketMissingError  bucket 'lake' does not exist
 AccessDenied                 InputError          s3://lake/orders/table.json: S3 refused access (AccessDenied)
 ExpiredToken                 CredentialsError    s3://lake/orders/table.json: … the credentials have expired (…)
+400 without a body           CredentialsError    the same in answer to a HEAD, which has no room for a code
+NotImplemented               InputError          s3://lake/.put-if-absent: this store cannot do that (NotImplemented)
 no answer, after retries     StoreError          s3://lake/orders/table.json: Connect timeout on endpoint URL
 """
 
@@ -53,6 +55,13 @@ def as_ours(uri: str, bucket: str, store_uri: str, refused: Callable[[], None]) 
         if code in EXPIRED_CODES:
             refused()
             raise CredentialsError(f"{uri}: S3 refused access: the credentials have expired ({code})") from error
+        if code == "400":
+            refused()
+            raise CredentialsError(
+                f"{uri}: S3 refused a request without saying why (400), as it does if the credentials have expired"
+            ) from error
+        if code in ("NotImplemented", "501"):
+            raise InputError(f"{uri}: this store cannot do that ({code})") from error
         if code in ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch"):
             refused()
             raise InputError(f"{uri}: S3 refused access ({code})") from error

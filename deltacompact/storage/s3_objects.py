@@ -46,6 +46,8 @@ _CAUSE = re.compile(r'message: "([^"]+)"')
 _CODES = {409: "ConditionalRequestConflict", 412: "PreconditionFailed", 416: "InvalidRange"}
 """S3's error codes for answers without a body, by status."""
 MISSING_CODES = ("NoSuchKey", "404")
+_CANNOT = 501
+"""The status of a store that does not know a request, or a condition in it. It will not know it later."""
 _LEAST_ODD = re.compile(r"(?:[^/\x00-\x1f\x7f]+/)*[^/\x00-\x1f\x7f]+")
 
 
@@ -64,7 +66,7 @@ class RequestFailed(Exception):
     @property
     def may_be_done(self) -> bool:
         """Whether S3 may have carried out the request although it failed."""
-        return self.status is None or self.status >= 500
+        return self.status is None or (self.status >= 500 and self.status != _CANNOT)
 
     @property
     def passes(self) -> bool:

@@ -22,9 +22,10 @@ from botocore.exceptions import NoCredentialsError
 from faulty_s3 import faulty_s3, first, timed
 
 import deltacompact
-from deltacompact.base.errors import InputError, StoreError
+from deltacompact.base.errors import CredentialsError, InputError, StoreError
 from deltacompact.storage import retries, s3_access, s3_clients, s3_objects
 from deltacompact.storage import s3 as s3_store
+from deltacompact.storage.certain_put import Effect, put_certainly
 from deltacompact.storage.objects import SWAP_PROBE, honours_if_match
 from deltacompact.storage.retries import Hedging, SharedBackoff
 from deltacompact.storage.s3 import S3Store
@@ -62,7 +63,7 @@ def reopen(store, monkeypatch, **settings):
 def skipping_where_minio_cannot(words):
     try:
         yield
-    except StoreError as error:
+    except (InputError, StoreError) as error:
         if not os.environ.get("DELTACOMPACT_TEST_S3") or words not in str(error):
             raise
         pytest.skip(f"this server cannot: {words}")
@@ -200,6 +201,60 @@ def test_a_swap_whose_answer_is_lost_and_that_meets_itself_then_knows_that_it_wo
     assert swapped is not None and swapped == store.get_tagged("slot").etag and store.get("slot") == b"ours"
 
 
+@pytest.mark.parametrize("code", ["InternalError", "SlowDown"])
+def test_objects_that_could_not_be_deleted_now_are_asked_for_again(s3, code):
+    faulty, store = s3
+    for name in ("a", "b"):
+        store.put(name, b"1")
+    faulty.seen.clear()
+    faulty.fault = first(f"undeleted {code}", method="POST")
+    store.delete(["a", "b", "never there"])
+    assert [stat.path for stat in store.list("")] == ["x"]
+    assert [request.number for request in faulty.seen if request.method == "POST"] == [0, 1]
+
+
+def test_who_may_not_delete_is_told_so_at_once(s3):
+    faulty, store = s3
+    faulty.fault = lambda request: "undeleted AccessDenied" if request.method == "POST" else None
+    with pytest.raises(InputError, match=r"deleting s3://[\w-]+/tables/x: S3 refused access \(AccessDenied\)"):
+        store.delete(["x"])
+    assert len(faulty.seen) == 1
+    store.delete([])
+
+
+@pytest.mark.parametrize("has_obstore", [True, False])
+def test_a_head_that_is_refused_without_a_word_speaks_of_the_credentials(s3, has_obstore, monkeypatch):
+    faulty, store = s3
+    if not has_obstore:
+        monkeypatch.setattr(store, "_clients", None)
+        monkeypatch.setattr(s3_objects, "usable", lambda: False)
+    faulty.fault = lambda request: "400" if request.method == "HEAD" else None
+    with pytest.raises(CredentialsError, match=r"tables/x: .*\(400\), as it does if the credentials have expired"):
+        store.stat("x")
+
+
+@pytest.mark.parametrize("has_obstore", [True, False])
+def test_a_store_that_does_not_know_conditional_puts_says_so_at_once(s3, has_obstore, monkeypatch):
+    faulty, store = s3
+    if not has_obstore:
+        monkeypatch.setattr(store, "_clients", None)
+        monkeypatch.setattr(s3_objects, "usable", lambda: False)
+    faulty.fault = lambda request: "501" if "if-none-match" in {*map(str.lower, request.headers)} else None
+    monkeypatch.setattr(s3_store, "_PROBED", set())
+    with pytest.raises(InputError, match=r"put-if-absent: this store cannot do that \(NotImplemented\)"):
+        put_certainly(store, "table.json", b"{}", Effect("table 't'", "created", "repeat the command"))
+    assert len([request for request in faulty.seen if request.method == "PUT"]) == 1
+
+
+def test_a_role_that_cannot_be_assumed_is_named(s3, monkeypatch):
+    faulty, store = s3
+    role = "arn:aws:iam::123456789012:role/lake"
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", faulty.url)
+    faulty.fault = lambda request: "400" if request.method == "POST" else None
+    with pytest.raises(InputError, match=f"role {role} cannot be assumed: .*AssumeRole"):
+        S3Store(store.bucket, "tables", S3Settings(endpoint_url=faulty.url, role_arn=role)).get("x")
+
+
 def test_a_request_that_the_end_of_the_process_drops_is_an_error_of_the_store(s3, monkeypatch):
     def dropped(request):
         request.close()
@@ -239,7 +294,7 @@ def test_keys_of_all_kinds_are_read_and_written(s3, key):
 def test_documents_and_data_are_encrypted_with_the_key(s3, monkeypatch):
     faulty, store = s3
     reopen(store, monkeypatch, endpoint_url=faulty.url, kms_key_id="key-1")
-    with skipping_where_minio_cannot("S3 answered NotImplemented"):
+    with skipping_where_minio_cannot("NotImplemented"):
         store.put("small", b"1")
     with store.writer("large") as sink:
         sink.write(bytes(9 << 20))

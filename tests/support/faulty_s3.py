@@ -5,12 +5,15 @@ None          passes it on             "reset"       resets the connection, pass
 "truncated"   sends half of the answer "stall"       says nothing until the test ends
 "late"        answers 1.5 s later      "overwrite"   drops If-None-Match (moto does not look at signatures)
 "late truncated"   both
+"undeleted CODE"   answers a request to delete objects: none could be, with this code
+"400", "501"       refuses it, in answer to a HEAD without a code
 """
 
 from __future__ import annotations
 
 import contextlib
 import http.client
+import re
 import socket
 import struct
 import threading
@@ -20,7 +23,13 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
-CODES = {"400": "InvalidArgument", "500": "InternalError", "503": "SlowDown", "409": "ConditionalRequestConflict"}
+CODES = {
+    "400": "InvalidArgument",
+    "409": "ConditionalRequestConflict",
+    "500": "InternalError",
+    "501": "NotImplemented",
+    "503": "SlowDown",
+}
 
 
 @dataclass(frozen=True)
@@ -64,6 +73,8 @@ class FaultyS3:
                     return self.reset()
                 if fault in CODES:
                     return self.refuse(int(fault), CODES[fault])
+                if fault and fault.startswith("undeleted "):
+                    return self.delete_nothing(body, fault.split()[1])
                 if fault == "overwrite":
                     del self.headers["If-None-Match"]
                 server = http.client.HTTPConnection(faulty._upstream, timeout=60)
@@ -87,8 +98,16 @@ class FaultyS3:
                     self.close_connection = True
 
             def refuse(self, status: int, code: str) -> None:
-                data = f"<Error><Code>{code}</Code><Message>by a test</Message></Error>".encode()
-                self.send_response_only(status, code)
+                self.say(status, f"<Error><Code>{code}</Code><Message>by a test</Message></Error>")
+
+            def delete_nothing(self, body: bytes, code: str) -> None:
+                keys = re.findall("<Key>(.*?)</Key>", body.decode())
+                errors = "".join(f"<Error><Key>{key}</Key><Code>{code}</Code></Error>" for key in keys)
+                self.say(200, f"<DeleteResult>{errors}</DeleteResult>")
+
+            def say(self, status: int, text: str) -> None:
+                data = b"" if self.command == "HEAD" else text.encode()
+                self.send_response_only(status, "by a test")
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)
