@@ -10,8 +10,8 @@ from __future__ import annotations
 from deltacompact.base.events import logger
 from deltacompact.storage.objects import ObjectStore
 
-_AGREES_S = 60.0
-"""Clocks that differ by less than this agree."""
+_AGREES_S = 30.0
+"""Clocks that differ by less than this agree. Java's Iceberg bears a minute."""
 
 
 def store_now_s(store: ObjectStore, path: str) -> float:
@@ -28,12 +28,16 @@ def agreed_now_s(store: ObjectStore, path: str, clock_s: float) -> float:
 
     `path`: a new name, for `store_now_s`.
     """
-    store_s = store_now_s(store, path)
+    return clock_s - ahead_s(store, clock_s, store_now_s(store, path))
+
+
+def ahead_s(store: ObjectStore, clock_s: float, store_s: float) -> float:
+    """The seconds by which our clock is ahead of the store's; 0 if the two agree."""
     if abs(clock_s - store_s) < _AGREES_S:
-        return clock_s
+        return 0.0
     logger.warning(
-        "the clock of this machine and that of %s differ by %.0f s: ages count by the store's",
+        "the clock of this machine and that of %s differ by %.0f s: the store's counts",
         store.uri,
         abs(clock_s - store_s),
     )
-    return store_s
+    return clock_s - store_s

@@ -4,8 +4,10 @@ fail, answers that are lost when the snapshot has been expired already."""
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import dead_sessions as dead
 import pyarrow as pa
@@ -25,7 +27,7 @@ from deltacompact.base.errors import (
     OutcomeUnknownError,
     StoreError,
 )
-from deltacompact.iceberg.commit import committer
+from deltacompact.iceberg.commit import beside, committer
 from deltacompact.iceberg.commit.committer import Committer
 from deltacompact.iceberg.commit.proposal import APPEND, Proposal, addition
 from deltacompact.iceberg.table import locations
@@ -169,6 +171,16 @@ def test_a_clock_that_is_ahead_of_ours_does_not_make_the_times_of_the_table_go_b
     stored = json.loads(Path(lake.catalog.load_table(T).metadata_location.removeprefix("file://")).read_text())
     assert stored["last-updated-ms"] >= stored["metadata-log"][-1]["timestamp-ms"] == ahead
     assert stored["snapshots"][-1]["timestamp-ms"] >= ahead
+
+
+def test_a_clock_of_ours_that_is_ahead_stops_no_java_writer_that_commits_after_us(lake, monkeypatch):
+    """Java refuses times that go back by more than a minute: it would wait until it is as late as we had said."""
+    table_of(lake, [1], [2])
+    monkeypatch.setattr(beside, "time", SimpleNamespace(time=lambda: time.time() + 2400))
+    rewrite(lake)
+    lake.append(T, [{"id": 3}])
+    first, second = lake.catalog.load_table(T).snapshots()[-2:]
+    assert first.timestamp_ms <= second.timestamp_ms + 1000
 
 
 @pytest.mark.parametrize("name", ["num-retries", "min-wait-ms", "max-wait-ms", "total-timeout-ms"])

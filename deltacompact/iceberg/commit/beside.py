@@ -7,19 +7,24 @@
 The time from the look at the head to the swap is the time in which others win. In it, only what needs an answer waits.
 A record comes before the files, so that whoever finds a dead session knows all that it wrote. The metadata file comes
 after them, as what it names has to stay. A file that could not be written ends the commit.
+
+The store dates the first file. Where our clock disagrees, the snapshot is dated by the store's: Java refuses metadata
+whose times go back by more than a minute, so no Java writer could commit until it is as late as a clock ahead had said.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from threading import BoundedSemaphore
+from threading import BoundedSemaphore, Lock
 from types import TracebackType
 from typing import Self
 
 from deltacompact.iceberg.table import locations
 from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.store_clock import ahead_s
 
 WRITES_AT_ONCE = 8
 """The most files that are put side by side. Each is held in memory until it is there."""
@@ -38,6 +43,10 @@ class Beside:
     _room: BoundedSemaphore = field(default_factory=lambda: BoundedSemaphore(WRITES_AT_ONCE))
     _begun: list[Future[None]] = field(default_factory=list)
     _record: Future[None] | None = None
+    _first: Lock = field(default_factory=Lock)
+    """Whoever acquires it puts the first file."""
+    _dated: Future[None] | None = None
+    _ahead_s: float = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -48,17 +57,27 @@ class Beside:
 
     def put(self, store: ObjectStore, location: str, data: bytes) -> None:
         """Begin to write an object, once the last record is there. Waits while too many others are written."""
-        record = self._record
+        record, is_first = self._record, self._first.acquire(blocking=False)
 
         def written() -> None:
             try:
                 _wait_for(record)
                 locations.put(store, location, data)
+                if is_first:
+                    self._ahead_s = ahead_s(store, time.time(), locations.modified_s(store, location))
             finally:
                 self._room.release()
 
         self._room.acquire()
-        self._begun.append(self._writing.submit(written))
+        writing = self._writing.submit(written)
+        self._begun.append(writing)
+        if is_first:
+            self._dated = writing
+
+    def now_ms(self) -> int:
+        """The time to date a snapshot by, once a first file is there. If it could not be written, `finish` says so."""
+        wait([] if self._dated is None else [self._dated])
+        return int((time.time() - self._ahead_s) * 1000)
 
     def record(self, work: Callable[[], None] | None) -> None:
         """Begin some work, if there is any, as `ask` does. What is put from now on waits for it."""

@@ -126,7 +126,7 @@ class Committer:
                 beside.record(record)
                 beside.ask(self.on_head(snapshot_id))
             put = functools.partial(beside.put, self.store)
-            draft = draft_snapshot(put, self.reader, state, proposal, snapshot_id, self.names, kept)
+            draft = draft_snapshot(put, beside.now_ms, self.reader, state, proposal, snapshot_id, self.names, kept)
             return table, draft, proposal.outcome
 
         return self.land(table, drafting)

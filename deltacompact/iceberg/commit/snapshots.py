@@ -16,7 +16,6 @@ attempt 2    another writer has committed manifest 6: 3 and 4 are as before, so 
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -90,6 +89,7 @@ def unnamed_drafts(store: ObjectStore, metadata: TableMetadata, snapshot_ids: It
 
 def draft_snapshot(
     put: BeginPut,
+    now_ms: Callable[[], int],
     reader: StateReader,
     state: TableState,
     proposal: Proposal[Any],
@@ -126,7 +126,7 @@ def draft_snapshot(
     known = proposal.settles or newest(state)
     carried = {} if known is None else known.summary
     summary = {**_summary(state, proposal), **carried, **proposal.lays_out, **proposal.summary, **names}
-    draft = listed_snapshot(put, state.metadata, state.snapshot, listed, snapshot_id, summary, paths)
+    draft = listed_snapshot(put, now_ms, state.metadata, state.snapshot, listed, snapshot_id, summary, paths)
     if known is not None:
         draft = _remembering(draft, known.record(snapshot_id, state), outdated_records(state.metadata))
     if proposal.lays_out:
@@ -147,6 +147,7 @@ def _remembering(draft: Draft, properties: Mapping[str, str], gone: Iterable[str
 
 def listed_snapshot(
     put: BeginPut,
+    now_ms: Callable[[], int],
     metadata: TableMetadata,
     parent: Snapshot | None,
     listed: Sequence[Manifest],
@@ -154,7 +155,7 @@ def listed_snapshot(
     summary: Mapping[str, str],
     written: Iterable[str] = (),
 ) -> Draft:
-    """The manifest list of a snapshot is put. `written`: the manifests that are new."""
+    """The manifest list of a snapshot is put. `now_ms` is called then. `written`: the manifests that are new."""
     next_sequence = metadata.next_sequence_number
     first_row_id, added_rows = metadata.next_row_id, None
     if first_row_id is not None:
@@ -166,13 +167,12 @@ def listed_snapshot(
     )
     path = f"{metadata.metadata_folder}/snap-{snapshot_id}-{uuid.uuid4()}.avro"
     put(path, data)
-    now_ms = int(time.time() * 1000)
     snapshot = Snapshot(
         snapshot_id=snapshot_id,
         parent_id=parent_id,
         sequence_number=next_sequence,
         # Java refuses to load metadata whose times go back by more than a minute, and others' clocks may be ahead.
-        timestamp_ms=max(now_ms, metadata.last_updated_ms + 1, parent.timestamp_ms if parent else 0),
+        timestamp_ms=max(now_ms(), metadata.last_updated_ms + 1, parent.timestamp_ms if parent else 0),
         manifest_list=path,
         schema_id=metadata.schema_id,
         summary=summary,

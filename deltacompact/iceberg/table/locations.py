@@ -104,6 +104,12 @@ def put(store: ObjectStore, location: str, data: bytes) -> None:
     found.put(name, data)
 
 
+def modified_s(store: ObjectStore, location: str) -> float:
+    """When an object was written, by the clock of its store."""
+    found, name = open_object(store, readable(location))
+    return found.stat(name).modified_s
+
+
 def discard(store: ObjectStore, location: str) -> None:
     """Delete an object that no metadata refers to, unless its location is in doubt."""
     discard_all(store, [location])

@@ -162,7 +162,7 @@ class _Writing:
             **self.names,
         }
         put = functools.partial(beside.put, self.task.store)
-        draft = listed_snapshot(put, metadata, head, [*created, *kept], snapshot_id, summary)
+        draft = listed_snapshot(put, beside.now_ms, metadata, head, [*created, *kept], snapshot_id, summary)
         self.named[draft.snapshot.manifest_list] = {line.path for line in created}
         return table, draft, found
 
