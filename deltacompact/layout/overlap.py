@@ -134,10 +134,12 @@ class RewriteAllowance:
     earned     for each file, what its partition may rewrite because this file came
     carried    what former sessions left over; partitions share it by their bytes. Below 0: they rewrote too much, and
                all partitions get less
+    most       of a partition
     """
 
     earned: npt.NDArray[np.floating[Any]]
     carried: float = 0.0
+    most: float = math.inf
 
     @classmethod
     def over_time(cls, times: float, account: LayoutAccount, came: Ranks) -> RewriteAllowance:
@@ -150,9 +152,10 @@ class RewriteAllowance:
         earned = [float(self.earned[own].sum()) for own in partitions]
         if self.carried < 0:
             left = max(0.0, 1 + self.carried / (sum(earned) or 1.0))
-            return [left * weight for weight in earned]
+            return [min(self.most, left * weight) for weight in earned]
         each = self.carried / max(1.0, float(sizes.sum()))
-        return [weight + each * float(sizes[own].sum()) for weight, own in zip(earned, partitions, strict=True)]
+        allowed = (weight + each * float(sizes[own].sum()) for weight, own in zip(earned, partitions, strict=True))
+        return [min(self.most, bytes_) for bytes_ in allowed]
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,12 +157,12 @@ def _with_overlapping(
 
 
 def account_after(
-    plan: CompactionPlan, files: Iterable[FileDecision], live: npt.NDArray[np.int64]
+    plan: CompactionPlan, files: Iterable[FileDecision], live: npt.NDArray[np.int64], is_laid_out: bool
 ) -> LayoutAccount | None:
     """The account of the session's version: the rows that have come, and the rows that layouts have rewritten.
 
     None: neither this session nor an earlier one lays rows out. It lays out the new rows that it writes, and base files
-    that overlap.
+    that overlap. If all rows kept their order, only the latter count: they were written for the layout's sake.
     """
     known = plan.layout_bound.account
     if known is None and not plan.clusters:
@@ -171,8 +171,8 @@ def account_after(
     for file in files:
         rows, is_new = int(live[file.ordinal]), not plan.sources[file.ordinal].in_base
         new += rows if is_new else 0
-        is_written = file.action is FileAction.REWRITE and (is_new or file.reason is FileReason.OVERLAPS)
-        laid_out += rows if is_written and plan.clusters else 0
+        is_for_layout = (is_new and is_laid_out) or file.reason is FileReason.OVERLAPS
+        laid_out += rows if file.action is FileAction.REWRITE and is_for_layout else 0
     came, rewritten = (int(live.sum()), 0) if known is None else (known.came + new, known.rewritten)
     return LayoutAccount(came, rewritten + laid_out)
 

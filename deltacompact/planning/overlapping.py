@@ -15,8 +15,9 @@ A file that was never laid out, or by other columns, may have any value, and cou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +32,8 @@ from deltacompact.layout.value_ranges import ValueRanges, column_bounds, ranges_
 
 NEVER = -1
 """The run of files that were never laid out."""
+ROWS_CHOSEN_MAX = 2**31
+"""So many rows have destinations (arrangement.py) where files are half full on average."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +48,11 @@ class LayoutBound:
     account: LayoutAccount | None = None
     since: int = INT64_MAX
 
-    def allowance(self, runs: Ranks, sizes: Ranks) -> RewriteAllowance:
-        """The allowance of a session. `runs`, `sizes`: of its files."""
-        if self.account is None:
-            return RewriteAllowance.over_time(self.times, LayoutAccount(0, 0), sizes)
-        return RewriteAllowance.over_time(self.times, self.account, sizes * (runs >= self.since))
+    def allowance(self, runs: Ranks, sizes: Ranks, most: float = math.inf) -> RewriteAllowance:
+        """The allowance of a session, `most` rows at most. `runs`, `sizes`: of its files."""
+        came = sizes if self.account is None else sizes * (runs >= self.since)
+        account = self.account or LayoutAccount(0, 0)
+        return replace(RewriteAllowance.over_time(self.times, account, came), most=most)
 
 
 def columns_of(cluster_by: str | None, schema: pa.Schema) -> tuple[ClusterColumn, ...]:
@@ -73,7 +76,7 @@ def overlapping_files(
     """The compacted files that are laid out anew, and those that wait.
 
     written    the ranges of rows that are written in any case, and their number
-    bound      how many rows may be rewritten. None: all
+    bound      how many rows may be rewritten, of those that one session can lay out. None: all
     cold       paths of files that stay. A file that overlaps only these stays, too
     """
     if cold and (stays := np.array([file.path in cold for file in files], bool)).any():
@@ -90,7 +93,7 @@ def overlapping_files(
     now = max([*runs, bound.since if bound else NEVER]) + 1
     ages: Ranks = np.array([*runs, *[now] * len(new)], np.int64)
     laid_out = np.array([_is_by(file, cluster_by) for file in files] + [False] * len(new), bool)
-    allowance = None if bound is None else bound.allowance(ages, sizes)
+    allowance = None if bound is None else bound.allowance(ages, sizes, ROWS_CHOSEN_MAX - sum(rows for _, rows in new))
     choice = to_lay_out(boxes, sizes, ages, laid_out, allowance)
     return LayoutChoice(choice.chosen[: len(files)], choice.waits[: len(files)])
 

@@ -22,7 +22,7 @@ from deltacompact.base.events import logger
 from deltacompact.executors.executor import SubmittedTask
 from deltacompact.index.remap import Moves
 from deltacompact.layout.extents import Extents, weighed
-from deltacompact.planning.arrangement import first_of_cells
+from deltacompact.planning.arrangement import DESTINATIONS_MAX, first_of_cells
 from deltacompact.planning.outputs import OutputPlan, arranged
 from deltacompact.planning.overlapping import WrittenRanges, extents_in_log, known_ranges
 from deltacompact.planning.plan import CompactionPlan
@@ -56,14 +56,17 @@ def lay_out(
     `ranked` has a task for each source group; all have ended. `written` comes from `written_ranges`.
     """
     plan, groups = bench.plan, outputs.groups[: outputs.pointers.marked_from]
+    if outputs.rows_rewritten > DESTINATIONS_MAX:
+        _say_too_many(plan, outputs)
+        return None
     ranges = ranges_of(groups, outputs)
     by = weighed(plan.cluster_columns, _extents(plan, outputs, written))
     routing = CellRouting.of(bench, outputs, masks_of, [range_ for of_group in ranges for range_ in of_group], by)
     routed = routing.routed(ranges)
     try:
         arrangement = routing.arrangement(routed)
-    except ValueError as why:
-        logger.warning("%s: rows keep their order: %s", plan.input.partition, why)
+    except ValueError:
+        _say_too_many(plan, outputs)
         return None
     laid_out = arranged(outputs, plan, arrangement)
     moves = [_moves(bench, group) for group in groups]
@@ -73,6 +76,11 @@ def lay_out(
         Moves(path, rows_of(of_group)) for path, of_group in zip(moves, ranges, strict=True) if path is not None
     )
     return LaidOut(laid_out, [*moved, *ranked[len(groups) :]], stored_moves, routed)
+
+
+def _say_too_many(plan: CompactionPlan, outputs: OutputPlan) -> None:
+    rows = f"{outputs.rows_rewritten:,} rows are too many to lay out at once"
+    logger.warning("%s: rows keep their order: %s", plan.input.partition, rows)
 
 
 def _extents(plan: CompactionPlan, outputs: OutputPlan, written: WrittenRanges) -> Extents:

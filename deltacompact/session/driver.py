@@ -122,7 +122,8 @@ class CompactionSession:
         """Put the result into force through the commit target, and record it."""
         plan = self.plan
         next_number = max([plan.next_file_number, *(output.number + 1 for output in last.outputs.outputs)])
-        account = account_after(plan, last.outputs.decision.files, last.outputs.live)
+        decision = last.outputs.decision
+        account = account_after(plan, decision.files, last.outputs.live, decision.arranged is not None)
         result = CompactionOutput(plan.keys, files, last.index, ChainFileNumber(next_number), plan.schema, account)
         in_force = self._bench.target.publish(plan.input, self.id, result)
         done = {

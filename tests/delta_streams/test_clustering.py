@@ -29,10 +29,11 @@ from deltacompact.base.limits import LIMITS
 from deltacompact.base.model import LayoutAccount, Partition
 from deltacompact.index.number_blocks import numbers_sink
 from deltacompact.index.primary_key_index import read_index, read_manifest
-from deltacompact.planning import arrangement
+from deltacompact.planning import arrangement, overlapping
 from deltacompact.planning.decisions import FileReason
 from deltacompact.planning.sizing import FULL
 from deltacompact.reports.table_report import table_document
+from deltacompact.session import arranging
 from deltacompact.steps import cell_blocks
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.tabular.key_ranges import keyed_groups
@@ -238,6 +239,29 @@ def test_what_sessions_rewrite_is_bounded_over_time():
     compacted(catalog, cluster_by="")
     assert catalog.state("t", Partition()).compacted.account == LayoutAccount(came=1300, rewritten=2000)
     assert problems(catalog) == []
+
+
+def test_rows_without_destinations_keep_their_order_unrouted_and_do_not_count_as_laid_out(monkeypatch):
+    """They were routed and thrown away, in each session until write_amplification_max was used up."""
+    catalog = created("x")
+    monkeypatch.setattr(arranging, "DESTINATIONS_MAX", 100)
+    monkeypatch.setattr(arranging, "CellRouting", None)
+    catalog.append("t", rows(range(400)))
+    compacted(catalog)
+    monkeypatch.undo()
+    assert catalog.state("t", Partition()).compacted.account == LayoutAccount(came=400, rewritten=0)
+    assert {file.clustered for file in compacted_files(catalog)} == {None}
+
+
+def test_files_with_more_rows_than_a_session_lays_out_are_laid_out_by_several(monkeypatch):
+    catalog = created("")
+    catalog.append("t", rows(range(400)))
+    compacted(catalog)
+    monkeypatch.setattr(overlapping, "ROWS_CHOSEN_MAX", 220)
+    for rewritten in (200, 400):
+        assert reasons(compacted(catalog, cluster_by="x")) >= {FileReason.OVERLAPS}
+        assert catalog.state("t", Partition()).compacted.account == LayoutAccount(came=400, rewritten=rewritten)
+    assert live(catalog) == of_rows(rows(range(400)))
 
 
 def test_a_large_delta_of_one_row_group_stays_until_runs_are_merged():

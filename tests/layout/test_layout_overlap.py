@@ -154,6 +154,14 @@ def test_what_came_since_the_version_earns_and_before_the_first_all_that_is_ther
     assert (first.earned.tolist(), first.carried) == ([20.0, 40.0, 60.0], 0.0)
 
 
+def test_a_session_chooses_no_more_rows_than_it_can_lay_out():
+    boxes, sizes, ages = boxes_by_hand([[(0, 9)] * 6]), np.full(6, 10), np.zeros(6)
+    bound = LayoutBound(4.0)
+    for most, chosen in ((60, 6), (35, 3), (9, 0), (-10, 0)):
+        found = to_lay_out(boxes, sizes, ages, ages > 0, bound.allowance(ages, sizes, most))
+        assert (found.chosen.sum(), found.waits.sum()) == (chosen, 6 - chosen)
+
+
 def test_what_partitions_leave_goes_to_the_first_that_need_more():
     """In each of two partitions lies a run that was laid out, and over it one that is new, a fifth of its size."""
     boxes = boxes_by_hand([[(0, 9)] * 4], [0, 0, 1, 1])
