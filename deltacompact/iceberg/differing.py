@@ -6,9 +6,7 @@ after     a, b: e, p  d      only before: c      both: b      only after: d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from deltacompact.iceberg.deletes.matching import DeleteIndex, FileScanTask
+from deltacompact.iceberg.deletes.matching import DeleteIndex, FileScanTask, OncePerTuple
 from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.iceberg.table.table_state import TableState
 
@@ -28,7 +26,7 @@ class _Side:
     def __init__(self, state: TableState) -> None:
         self.by_path: dict[str, ManifestEntry] = {entry.file.path: entry for entry in state.data}
         self._index = DeleteIndex(state)
-        self._keys: dict[int, tuple[frozenset[object], Sequence[ManifestEntry]]] = {}
+        self._keys = OncePerTuple(lambda deletes: frozenset((entry.file.key, entry.sequence) for entry in deletes))
 
     def task(self, path: str) -> FileScanTask:
         return self._index.task(self.by_path[path])
@@ -37,14 +35,4 @@ class _Side:
         """All that decides which rows of a file live. If it is equal on both sides, so are the live rows."""
         entry = self.by_path[path]
         deletes = self._index.applying_to(entry)
-        return entry.sequence, self._equality(deletes.equality), _keys_of(deletes.by_position)
-
-    def _equality(self, entries: tuple[ManifestEntry, ...]) -> frozenset[object]:
-        """The keys of equality deletes. Computed once for each tuple, because thousands of files share it."""
-        if id(entries) not in self._keys:
-            self._keys[id(entries)] = _keys_of(entries), entries  # held, so that the id stays theirs
-        return self._keys[id(entries)][0]
-
-
-def _keys_of(entries: Sequence[ManifestEntry]) -> frozenset[object]:
-    return frozenset((entry.file.key, entry.sequence) for entry in entries)
+        return entry.sequence, self._keys(deletes.equality), self._keys(deletes.by_position)

@@ -24,7 +24,7 @@ from deltacompact.base.limits import LIMITS, Limits
 from deltacompact.base.settings import Settings
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.iceberg.deletes.dead_rows import FileScan
-from deltacompact.iceberg.deletes.matching import FileScanTask
+from deltacompact.iceberg.deletes.matching import FileScanTask, each_delete
 from deltacompact.iceberg.deletes.readable import check_readable
 from deltacompact.iceberg.key_index.indexes import KeyIndexes
 from deltacompact.iceberg.marks.finding import Finder, Sizes
@@ -87,8 +87,9 @@ class LiveReader:
 
     def files(self, tasks: Sequence[FileScanTask]) -> list[LiveFile]:
         """The files, each with its live rows. Raises InputError for a file that cannot be read."""
-        check_readable(self.metadata, [entry for task in tasks for entry in (task.entry, *task.deletes.all)])
-        asked = [task for task in tasks if task.deletes.all]
+        deletes = each_delete(task.deletes for task in tasks)
+        check_readable(self.metadata, (*(task.entry for task in tasks), *deletes))
+        asked = [task for task in tasks if len(task.deletes)]
         bits = dict(zip((task.entry.file.path for task in asked), self._bits(asked), strict=True))
         return [LiveFile(task, bits.get(task.entry.file.path)) for task in tasks]
 
@@ -107,7 +108,7 @@ class LiveReader:
 
     def _key_columns(self, asked: Sequence[FileScanTask]) -> pa.Schema:
         """The columns of equality deletes. Other columns need not be readable to find dead rows."""
-        ids = {number for task in asked for entry in task.deletes.equality for number in entry.file.equality_ids}
+        ids = {number for entry in each_delete(task.deletes for task in asked) for number in entry.file.equality_ids}
         return by_field_id(self.metadata.columns[number].field for number in sorted(ids))
 
     def _finder(self, columns: pa.Schema, folder: str, executor: LocalExecutor | None = None) -> Finder:

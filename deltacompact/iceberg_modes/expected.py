@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from deltacompact.base.expected import Expected
-from deltacompact.iceberg.deletes.matching import FileScanTask
+from deltacompact.iceberg.deletes.matching import FileScanTask, each_delete
 from deltacompact.iceberg.table.content_files import ContentFile
 from deltacompact.iceberg_modes.plan import ModePlan
 from deltacompact.planning.plan import Capacity
@@ -48,7 +48,7 @@ def hashed_s(rows: int) -> float:
 
 def _deletes_of(sources: Iterable[FileScanTask]) -> list[ContentFile]:
     """The delete files that may apply to data files, each once."""
-    return list({entry.file.key: entry.file for source in sources for entry in source.deletes.all}.values())
+    return list({entry.file.key: entry.file for entry in each_delete(source.deletes for source in sources)}.values())
 
 
 def _asked_rows(sources: Iterable[FileScanTask]) -> int:

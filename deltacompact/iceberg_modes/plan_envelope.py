@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from deltacompact.base.errors import ConflictError, InputError
-from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask, distinct
+from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask, OncePerTuple, each_delete
 from deltacompact.iceberg.table.content_files import Content, ContentFile, ManifestEntry, Spec, Status, canonical
 from deltacompact.iceberg.table.table_state import Heading, TableState
 from deltacompact.iceberg_modes.plan import ModePlan, ScanTaskGroup, Task
@@ -130,11 +130,9 @@ class NumberedDeletes:
 
     def __init__(self, sources: Iterable[FileScanTask]) -> None:
         self._entries: dict[int, ManifestEntry] = {}
-        self._runs: dict[int, list[list[int]]] = {}
-        of_files = [source.deletes for source in sources]  # there may be millions of pairs: nothing is done for each
-        shared = distinct(deletes.equality for deletes in of_files)
-        for entries in (*shared, *(deletes.by_position for deletes in of_files)):
-            self._entries.update(zip(map(id, entries), entries, strict=True))
+        self.runs_of = OncePerTuple(self.runs)
+        for entry in each_delete(source.deletes for source in sources):  # there may be millions of pairs
+            self._entries[id(entry)] = entry
         by_age = sorted(self._entries.values(), key=lambda entry: (entry.sequence, entry.file.path, _offset(entry)))
         numbers = {key: number for number, key in enumerate(dict.fromkeys(entry.file.key for entry in by_age))}
         self.keys: tuple[Key, ...] = tuple(numbers)
@@ -148,12 +146,6 @@ class NumberedDeletes:
         runs: list[list[int]] = np.column_stack([numbers[starts], counts]).tolist()
         return runs
 
-    def runs_of(self, equality: tuple[ManifestEntry, ...]) -> list[list[int]]:
-        """As `runs`, computed once for a tuple that data files share."""
-        if id(equality) not in self._runs:
-            self._runs[id(equality)] = self.runs(equality)
-        return self._runs[id(equality)]
-
 
 def source_document(source: FileScanTask, numbered: NumberedDeletes) -> dict[str, Any]:
     """A data file as a document names it, with the numbers of its deletes."""
@@ -164,7 +156,7 @@ def source_document(source: FileScanTask, numbered: NumberedDeletes) -> dict[str
         "sequence_number": source.entry.sequence_number,
         "first_row_id": source.entry.file.first_row_id,
         "equality": numbered.runs_of(deletes.equality),
-        "positions": numbered.runs(deletes.positions),
+        "positions": numbered.runs_of(deletes.positions),
         "vector": vector and vector[0][0],
     }
 

@@ -40,11 +40,11 @@ def _rows_reached(applied: _Applied) -> Counter[_Key]:
     together: dict[int, tuple[ManifestEntry, ...]] = {}
     rows, reached = Counter[int](), Counter[_Key]()
     for data, deletes in applied:
-        together[id(deletes.equality)] = deletes.equality  # files with the same deletes share a tuple
-        rows[id(deletes.equality)] += data.file.rows
-        reached.update({delete.file.key: data.file.rows for delete in deletes.by_position})
-    for shared, equality in together.items():
-        reached.update({delete.file.key: rows[shared] for delete in equality})
+        for shared in (deletes.equality, deletes.by_position):
+            together[id(shared)] = shared  # files with the same deletes share a tuple
+            rows[id(shared)] += data.file.rows
+    for place, shared in together.items():
+        reached.update({delete.file.key: rows[place] for delete in shared})
     return reached
 
 

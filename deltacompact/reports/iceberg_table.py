@@ -197,7 +197,7 @@ def files(state: TableState) -> list[dict[str, Any]]:
     from deltacompact.iceberg.deletes.matching import DeleteIndex
 
     index = DeleteIndex(state)
-    data = [{**_file(entry), "deletes": len(index.applying_to(entry).all)} for entry in state.data]
+    data = [{**_file(entry), "deletes": len(index.applying_to(entry))} for entry in state.data]
     return data + [_file(entry) for entry in state.deletes]
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from budgets import examples
 from hand_made_tables import BY_DAY, SPECS, data, equality, long, positions, state, vector
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from deltacompact.iceberg.deletes.matching import DeleteIndex, dangling
+from deltacompact.iceberg.deletes.matching import PATH_COLUMN, DeleteIndex, dangling
 from deltacompact.iceberg.table.content_files import Spec, SpecField
 
 
@@ -102,6 +105,24 @@ def test_bounds_of_a_float_do_not_exclude_nan():
 def test_position_deletes_are_pruned_by_the_bounds_of_their_paths():
     deletes = (positions("of-a", 9, of=["a"]), positions("of-b-to-c", 9, of=["b", "c"]), positions("any", 9))
     assert applying(data("b", 5), *deletes) == ["of-b-to-c", "any"]
+
+
+paths = st.sampled_from(["a", "b", "b/c", "c", "ä", "z"])
+
+
+@settings(max_examples=examples(200))
+@given(st.lists(st.tuples(st.integers(3, 7), st.none() | paths, st.none() | paths), max_size=8), paths)
+def test_bounds_of_paths_are_compared_as_the_text_says(bounds, path):
+    deletes = []
+    for number, (sequence, low, high) in enumerate(bounds):
+        delete = positions(f"p{number}", sequence)
+        low, high = ({} if bound is None else {PATH_COLUMN: bound.encode()} for bound in (low, high))
+        deletes.append(replace(delete, file=replace(delete.file, lower_bounds=low, upper_bounds=high)))
+    assert {*applying(data(path, 5), *deletes)} == {
+        f"p{number}"
+        for number, (sequence, low, high) in enumerate(bounds)
+        if sequence >= 5 and (low is None or low <= path) and (high is None or path <= high)
+    }
 
 
 def test_rule_08_an_equality_delete_dangles_when_no_older_data_is_left_in_its_partition():

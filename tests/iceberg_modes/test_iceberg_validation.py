@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hand_made_tables import data, equality, positions, state, vector
+from budgets import examples
+from hand_made_tables import BY_DAY, data, equality, positions, state, vector
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from deltacompact.iceberg.deletes.matching import DeleteIndex
 from deltacompact.iceberg_modes.rewrite.options import rewrite_options
 from deltacompact.iceberg_modes.rewrite.plan import plan_rewrite
 from deltacompact.iceberg_modes.rewrite.validation import RewriteHead, RewriteProblem
@@ -19,7 +23,7 @@ def problem(*head, planned=(A, *APPLIED), **options):
     """What keeps the planned rewrite of all files from being committed onto a head with these files."""
     plan = plan_rewrite(state(*planned), rewrite_options({"rewrite-all": True} | options, {}))
     (group,) = plan.groups
-    return RewriteHead(state(*head), plan, [group]).problem_of(group, [(group.spec_id, group.partition)])
+    return next(RewriteHead(state(*head), plan, [group]).problems_of(group, {(group.spec_id, group.partition)}), None)
 
 
 def test_an_append_changes_nothing():
@@ -71,4 +75,28 @@ def test_rule_07_the_planned_snapshot_is_not_needed_any_more():
     head = state(A, *APPLIED, data("b", 9))
     assert plan.snapshot_id not in head.metadata.snapshots
     assert plan.sequence_number == 5
-    assert RewriteHead(head, plan, plan.groups).problem_of(plan.groups[0], [(0, ())]) is None
+    assert not [*RewriteHead(head, plan, plan.groups).problems_of(plan.groups[0], {(0, ())})]
+
+
+days, sequences = st.sampled_from([None, 1, 2, 3]), st.integers(4, 8)
+deletes = st.lists(st.tuples(sequences, days, st.sampled_from([(10, 12), (30, 31)])), max_size=5)
+
+
+@settings(max_examples=examples(200))
+@given(deletes, st.sets(st.sampled_from([1, 2, 3]), min_size=1))
+def test_rule_17_rows_that_move_are_hit_by_the_same_later_deletes(chosen, targets):
+    source = data("a", 3, day=1, ids=(10, 19))
+    made = [equality(f"e{number}", *of) for number, of in enumerate(chosen)]
+    plan = plan_rewrite(
+        state(source, *(delete for delete in made if delete.sequence <= 5), sequence=5),
+        rewrite_options({"rewrite-all": True}, {}),
+    )
+    head = state(source, *made)
+    index = DeleteIndex(head)
+
+    def later(day):
+        moved = replace(source, sequence_number=5, file=replace(source.file, partition=(day,)))
+        return {delete.file.path for delete in index.applying_to(moved).equality}
+
+    problems = RewriteHead(head, plan, plan.groups).problems_of(plan.groups[0], {(BY_DAY, (day,)) for day in targets})
+    assert (RewriteProblem.NEW_EQUALITY_DELETE in problems) == any(later(day) != later(1) for day in targets)

@@ -245,7 +245,8 @@ def positions_by_path(
     """The deleted positions of these files, by path. Each position-delete file is read once."""
     wanted = {scan.stored.path for scan in scans if scan.positions}
     paths = pa.array(sorted(wanted), pa.large_string())
-    files = dict.fromkeys(file for scan in scans for file in scan.positions)
+    shared = {id(scan.positions): scan.positions for scan in scans}
+    files = dict.fromkeys(file for positions in shared.values() for file in positions)
     found: dict[str, list[npt.NDArray[np.int64]]] = defaultdict(list)
     to_read = (WantedFile(stored, _POSITIONS, _NEEDED, names=_NAMES) for stored in files)
     for opened in opened_each(store, to_read, reading):

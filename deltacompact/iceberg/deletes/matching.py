@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import bisect
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,13 +36,23 @@ POSITION_COLUMN = 2147483545
 """The field id of `pos` in position-delete files."""
 
 
+Value = TypeVar("Value")
+_Merged = dict[tuple[int, ...], tuple[ManifestEntry, ...]]
+
+
 @dataclass(frozen=True, slots=True)
 class Deletes:
-    """The delete files that may apply to one data file, in the order of their sequence numbers."""
+    """The delete files that may apply to one data file, in the order of their sequence numbers.
+
+    `positions`: first those that name this file alone.
+    """
 
     equality: tuple[ManifestEntry, ...] = ()
     positions: tuple[ManifestEntry, ...] = ()
     vector: ManifestEntry | None = None
+
+    def __len__(self) -> int:
+        return len(self.equality) + len(self.positions) + (self.vector is not None)
 
     @property
     def all(self) -> tuple[ManifestEntry, ...]:
@@ -51,7 +61,7 @@ class Deletes:
     @property
     def by_position(self) -> tuple[ManifestEntry, ...]:
         """Position deletes, or the vector that supersedes them."""
-        return (*self.positions, *([self.vector] if self.vector else []))
+        return self.positions if self.vector is None else (*self.positions, self.vector)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +78,19 @@ class FileScanTask:
 class DeleteIndex:
     """Finds the live deletes of a data file. Raises CorruptionError if a data file has two vectors (rule 18).
 
-    Data files with the same equality deletes get the same tuple object: see `distinct`.
+    Data files with the same equality deletes, or position deletes, get the same tuple object: see `distinct`.
     """
 
     def __init__(self, state: TableState) -> None:
-        self._merged: dict[tuple[int, ...], tuple[ManifestEntry, ...]] = {}
+        self._merged: _Merged = {}
         self._position_scope = position_scopes(state.metadata)
-        equality: dict[tuple[Scope | None, tuple[int, ...]], list[ManifestEntry]] = defaultdict(list)
-        self._positions: dict[Scope, list[ManifestEntry]] = defaultdict(list)
+        equality: dict[Scope | None, list[ManifestEntry]] = defaultdict(list)
+        naming_several: dict[Scope, list[ManifestEntry]] = defaultdict(list)
         self._of_path: dict[str, list[ManifestEntry]] = defaultdict(list)
         self._vectors: dict[str, ManifestEntry] = {}
         for entry in sorted(state.deletes, key=lambda entry: entry.sequence):
             if entry.file.is_equality_delete:
-                scope = None if state.is_global(entry) else scope_of(entry)
-                equality[scope, tuple(sorted(entry.file.equality_ids))].append(entry)
+                equality[None if state.is_global(entry) else scope_of(entry)].append(entry)
             elif entry.file.is_deletion_vector and entry.file.referenced_data_file is not None:
                 former = self._vectors.setdefault(entry.file.referenced_data_file, entry)
                 if former is not entry:
@@ -89,10 +98,10 @@ class DeleteIndex:
             elif (path := only_path(entry.file)) is not None:
                 self._of_path[path].append(entry)
             else:
-                self._positions[self._position_scope(entry)].append(entry)
-        self._equality: dict[Scope | None, list[_Keyed]] = defaultdict(list)
-        for (scope, ids), entries in equality.items():
-            self._equality[scope].append(_Keyed(entries, ids, state.metadata.columns))
+                naming_several[self._position_scope(entry)].append(entry)
+        columns = state.metadata.columns
+        self._equality = {scope: EqualityDeletes(entries, columns) for scope, entries in equality.items()}
+        self._naming_several = {scope: _NamingSeveral(entries) for scope, entries in naming_several.items()}
 
     def task(self, data: ManifestEntry) -> FileScanTask:
         """A data file with the deletes that may apply to it."""
@@ -100,30 +109,25 @@ class DeleteIndex:
 
     def applying_to(self, data: ManifestEntry) -> Deletes:
         """The deletes that may apply to a data file."""
-        keyed = [*self._equality.get(scope_of(data), ()), *self._equality.get(None, ())]
-        equality = self._together([deletes.applying_to(data) for deletes in keyed])
+        found = (self._equality.get(scope) for scope in (scope_of(data), None))
+        equality = _in_one([deletes.applying_to(data) for deletes in found if deletes is not None], self._merged)
         vector = self._vectors.get(data.file.path)
         if vector is not None and vector.sequence >= data.sequence:
             return Deletes(equality, (), vector)
         scope = self._position_scope(data)
         # a position delete applies to data of its own commit too: <=
-        listed = [
-            *_after(self._of_path.get(data.file.path, []), data.sequence - 1),
-            *_after(self._positions.get(scope, []), data.sequence - 1),
-        ]
-        positions = [
-            entry for entry in listed if self._position_scope(entry) == scope and may_name(entry.file, data.file.path)
-        ]
-        return Deletes(equality, tuple(positions))
+        newer = _after(self._of_path.get(data.file.path, []), data.sequence - 1)
+        own = tuple(entry for entry in newer if self._position_scope(entry) == scope)
+        others = self._naming_several.get(scope)
+        shared = () if others is None else others.applying_to(data)
+        return Deletes(equality, (*own, *shared) if own else shared)
 
-    def _together(self, found: Sequence[tuple[ManifestEntry, ...]]) -> tuple[ManifestEntry, ...]:
-        """The entries of all tuples in one, in the order of sequence numbers."""
-        if len(found) == 1:
-            return found[0]
-        parts = tuple(map(id, found))
-        if parts not in self._merged:
-            self._merged[parts] = tuple(sorted(chain(*found), key=lambda entry: entry.sequence))
-        return self._merged[parts]
+
+def each_delete(of_files: Iterable[Deletes]) -> Iterator[ManifestEntry]:
+    """The deletes of data files. What files share comes once."""
+    found = list(of_files)
+    yield from chain.from_iterable(distinct(chain.from_iterable((each.equality, each.positions) for each in found)))
+    yield from (each.vector for each in found if each.vector is not None)
 
 
 def distinct(found: Iterable[tuple[ManifestEntry, ...]]) -> list[tuple[ManifestEntry, ...]]:
@@ -131,32 +135,102 @@ def distinct(found: Iterable[tuple[ManifestEntry, ...]]) -> list[tuple[ManifestE
     return list({id(entries): entries for entries in found}.values())
 
 
-class _Keyed:
-    """Equality deletes of one scope by the same columns, in the order of their sequence numbers.
+class OncePerTuple(Generic[Value]):
+    """What a function makes of a tuple of deletes, made once for each such tuple."""
+
+    def __init__(self, make: Callable[[tuple[ManifestEntry, ...]], Value]) -> None:
+        self._make = make
+        self._made: dict[int, tuple[tuple[ManifestEntry, ...], Value]] = {}
+
+    def __call__(self, deletes: tuple[ManifestEntry, ...]) -> Value:
+        if id(deletes) not in self._made:
+            self._made[id(deletes)] = deletes, self._make(deletes)  # held, so that the id stays theirs
+        return self._made[id(deletes)][1]
+
+
+class EqualityDeletes:
+    """Equality deletes, matched by sequence numbers and keys, whatever their partitions are."""
+
+    def __init__(self, entries: Iterable[ManifestEntry], columns: Mapping[int, Column]) -> None:
+        self._merged: _Merged = {}
+        by_ids: dict[tuple[int, ...], list[ManifestEntry]] = defaultdict(list)
+        for entry in sorted(entries, key=lambda entry: entry.sequence):
+            by_ids[tuple(sorted(entry.file.equality_ids))].append(entry)
+        self._keyed = [_Keyed(of_ids, ids, columns) for ids, of_ids in by_ids.items()]
+
+    def applying_to(self, data: ManifestEntry) -> tuple[ManifestEntry, ...]:
+        """The deletes that are newer than the data file (rule 1) and may have one of its keys."""
+        return _in_one([deletes.applying_to(data) for deletes in self._keyed], self._merged)
+
+
+def _in_one(found: Sequence[tuple[ManifestEntry, ...]], known: _Merged) -> tuple[ManifestEntry, ...]:
+    """The entries of all tuples in one, in the order of sequence numbers: the same one for the same tuples."""
+    if len(found) == 1:
+        return found[0]
+    parts = tuple(map(id, found))
+    if parts not in known:
+        known[parts] = tuple(sorted(chain(*found), key=lambda entry: entry.sequence))
+    return known[parts]
+
+
+class _ByAge:
+    """Deletes in the order of their sequence numbers.
 
     A stream has thousands of deletes for thousands of data files: the millions of pairs are compared as arrays.
     """
 
-    def __init__(self, entries: Sequence[ManifestEntry], ids: Sequence[int], columns: Mapping[int, Column]) -> None:
+    def __init__(self, entries: Sequence[ManifestEntry]) -> None:
         self._found: dict[tuple[int, bytes], tuple[ManifestEntry, ...]] = {}
         self._entries = np.empty(len(entries), object)
         self._entries[:] = entries
         self._sequences = np.array([entry.sequence for entry in entries], np.int64)
+
+    def _chosen(self, first: int, may: npt.NDArray[np.bool_]) -> tuple[ManifestEntry, ...]:
+        """Those from `first` on that `may` apply: the same tuple for the same deletes."""
+        chosen = first, np.packbits(may[first:]).tobytes()
+        if chosen not in self._found:
+            self._found[chosen] = tuple(self._entries[first:][may[first:]].tolist())
+        return self._found[chosen]
+
+
+class _Keyed(_ByAge):
+    """Equality deletes by the same columns."""
+
+    def __init__(self, entries: Sequence[ManifestEntry], ids: Sequence[int], columns: Mapping[int, Column]) -> None:
+        super().__init__(entries)
         known = [number for number in ids if number in columns and not columns[number].has_default]
         self._ranges = [
             _ColumnRanges([entry.file for entry in entries], number, columns[number].type) for number in known
         ]
 
     def applying_to(self, data: ManifestEntry) -> tuple[ManifestEntry, ...]:
-        """The deletes that are newer than the data file (rule 1) and may have one of its keys."""
-        first = int(np.searchsorted(self._sequences, data.sequence, side="right"))
-        may = np.ones(len(self._entries) - first, bool)
+        may = np.ones(len(self._entries), bool)
         for ranges in self._ranges:
-            may &= ranges.may_share_a_value(data.file)[first:]
-        chosen = first, np.packbits(may).tobytes()
-        if chosen not in self._found:
-            self._found[chosen] = tuple(self._entries[first:][may].tolist())
-        return self._found[chosen]
+            may &= ranges.may_share_a_value(data.file)
+        return self._chosen(int(np.searchsorted(self._sequences, data.sequence, side="right")), may)
+
+
+class _NamingSeveral(_ByAge):
+    """Position deletes of one partition that may name several data files. The bounds of their paths are compared as
+    places among all bounds."""
+
+    def __init__(self, entries: Sequence[ManifestEntry]) -> None:
+        super().__init__(entries)
+        lows = [entry.file.lower_bounds.get(PATH_COLUMN) for entry in entries]
+        highs = [entry.file.upper_bounds.get(PATH_COLUMN) for entry in entries]
+        self._lows = sorted(low for low in lows if low is not None)
+        self._highs = sorted(high for high in highs if high is not None)
+        self._low = np.array([0 if low is None else bisect.bisect_right(self._lows, low) for low in lows], np.int64)
+        self._high = np.array(
+            [len(highs) if high is None else bisect.bisect_left(self._highs, high) for high in highs], np.int64
+        )
+
+    def applying_to(self, data: ManifestEntry) -> tuple[ManifestEntry, ...]:
+        """The deletes that are as new as the data file, or newer, and may name it."""
+        path = data.file.path.encode()
+        may = self._low <= bisect.bisect_right(self._lows, path)
+        may &= self._high >= bisect.bisect_left(self._highs, path)
+        return self._chosen(int(np.searchsorted(self._sequences, data.sequence, side="left")), may)
 
 
 class _ColumnRanges:
@@ -202,14 +276,6 @@ def only_path(deletes: ContentFile) -> str | None:
         return deletes.referenced_data_file
     low, high = deletes.lower_bounds.get(PATH_COLUMN), deletes.upper_bounds.get(PATH_COLUMN)
     return low.decode() if low is not None and low == high else None
-
-
-def may_name(deletes: ContentFile, path: str) -> bool:
-    """Whether a position-delete file may name this data file, by the bounds of its paths."""
-    if (only := only_path(deletes)) is not None:
-        return only == path
-    low, high = deletes.lower_bounds.get(PATH_COLUMN), deletes.upper_bounds.get(PATH_COLUMN)
-    return (low is None or low <= path.encode()) and (high is None or path.encode() <= high)
 
 
 def _may_be_null(file: ContentFile, number: int) -> bool:

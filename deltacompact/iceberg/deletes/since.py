@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes, distinct
+from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes, OncePerTuple, each_delete
 from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.iceberg.table.table_state import TableState
 
@@ -32,7 +32,7 @@ class DeletesSince:
         known = _planned(planned)
         live = {entry.file.key for entry in state.deletes}
         self._gone = known.keys() - live
-        self._lost: dict[int, tuple[ManifestEntry, ...]] = {}
+        self._gone_of = OncePerTuple(lambda deletes: tuple(e for e in deletes if e.file.key in self._gone))
         new = (entry for entry in state.deletes if not _is_known(entry, known) and concern(entry))
         self._new = DeleteIndex(replace(state, deletes=tuple(new)))
 
@@ -47,26 +47,17 @@ class DeletesSince:
         """The planned deletes of a data file that are gone."""
         if not self._gone:
             return Deletes()
-        shared = id(planned.equality)
-        if shared not in self._lost:
-            self._lost[shared] = self._gone_of(planned.equality)
         vector = planned.vector if planned.vector is None or planned.vector.file.key in self._gone else None
-        return Deletes(self._lost[shared], self._gone_of(planned.positions), vector)
+        return Deletes(self._gone_of(planned.equality), self._gone_of(planned.positions), vector)
 
     def has_lost(self, planned: Deletes) -> bool:
         """Whether a planned delete of the data file is gone."""
-        return bool(self.lost(planned).all)
-
-    def _gone_of(self, planned: Iterable[ManifestEntry]) -> tuple[ManifestEntry, ...]:
-        return tuple(entry for entry in planned if entry.file.key in self._gone)
+        return len(self.lost(planned)) > 0
 
 
 def _planned(planned: Iterable[Deletes]) -> dict[_Key, int | None]:
     """The sequence numbers of all planned deletes, by their keys."""
-    of_files = list(planned)
-    shared = distinct(deletes.equality for deletes in of_files)
-    by_position = (deletes.by_position for deletes in of_files)
-    return {entry.file.key: entry.sequence_number for entries in (*shared, *by_position) for entry in entries}
+    return {entry.file.key: entry.sequence_number for entry in each_delete(planned)}
 
 
 def _is_known(entry: ManifestEntry, known: dict[_Key, int | None]) -> bool:

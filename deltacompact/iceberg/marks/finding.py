@@ -36,7 +36,7 @@ from deltacompact.iceberg.deletes.dead_rows import (
     in_pieces,
 )
 from deltacompact.iceberg.deletes.delete_keys import DeleteKeysTask, write_delete_keys
-from deltacompact.iceberg.deletes.matching import FileScanTask
+from deltacompact.iceberg.deletes.matching import FileScanTask, OncePerTuple, distinct
 from deltacompact.iceberg.key_index.document import FileIdentity, KeyIndex
 from deltacompact.iceberg.key_index.entering import NumberedRun
 from deltacompact.iceberg.key_index.indexes import BLOCK_ENTRIES, KeyIndexes
@@ -124,7 +124,17 @@ class Finder:
         `closed`: paths of files whose columns nobody needs. With a key index, they are not opened.
         """
         key_sets = self._key_sets(asked)
-        scans = [self._scan(Ordinal(number), task, key_sets.of_path) for number, task in enumerate(asked)]
+        sets_of = OncePerTuple(lambda deletes: tuple(sorted({key_sets.of_path[entry.file.path] for entry in deletes})))
+        stored_of = OncePerTuple(lambda deletes: tuple(map(stored_file, deletes)))
+        scans = [
+            replace(
+                self.file(FileScanTask(task.entry, replace(task.deletes, positions=()))),
+                ordinal=Ordinal(number),
+                key_sets=sets_of(task.deletes.equality),
+                positions=stored_of(task.deletes.positions),
+            )
+            for number, task in enumerate(asked)
+        ]
         starts = np.cumsum([0, *(scan.stored.rows for scan in scans)], dtype=np.int64)
         scans = [replace(scan, first_row=int(start)) for scan, start in zip(scans, starts[:-1], strict=True)]
         pieces = self._pieces(scans)
@@ -148,7 +158,8 @@ class Finder:
 
     def _key_sets(self, asked: Sequence[FileScanTask]) -> _KeySets:
         """The key sets that the files need."""
-        applying = {entry.file.path: entry for task in asked for entry in task.deletes.equality}
+        shared = distinct(task.deletes.equality for task in asked)
+        applying = {entry.file.path: entry for entries in shared for entry in entries}
         members: dict[tuple[Scope | None, tuple[int, ...]], dict[str, ManifestEntry]] = defaultdict(dict)
         for path, entry in applying.items():
             everywhere = self.metadata.specs[entry.file.spec_id].is_unpartitioned
@@ -246,10 +257,6 @@ class Finder:
         return map(tuple, batched(stored, _rows_of, sizes.delete_rows_per_task, sizes.delete_files_per_task))
 
     # Dead rows
-
-    def _scan(self, ordinal: Ordinal, asked: FileScanTask, set_of: dict[str, int]) -> FileScan:
-        key_sets = tuple(sorted({set_of[entry.file.path] for entry in asked.deletes.equality}))
-        return replace(self.file(asked), ordinal=ordinal, key_sets=key_sets)
 
     def file(self, asked: FileScanTask) -> FileScan:
         """The file as tasks read it, whatever equality deletes apply to it."""

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 
-from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes, FileScanTask, only_path
+from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes, FileScanTask, OncePerTuple, only_path
 from deltacompact.iceberg.marks.marking import VECTORS_SINCE, Mark
 from deltacompact.iceberg.table.content_files import Content, ManifestEntry
 from deltacompact.iceberg.table.table_state import TableState
@@ -38,6 +38,8 @@ class MarkedHead:
         self._data = {entry.file.path: entry for entry in state.data}
         by_position = tuple(entry for entry in state.deletes if entry.file.content is Content.POSITION_DELETES)
         self._deletes = DeleteIndex(replace(state, deletes=by_position))
+        self._keys = OncePerTuple(lambda deletes: frozenset(entry.file.key for entry in deletes))
+        self._same: dict[tuple[int, int], bool] = {}
         self._of_path: dict[str, list[ManifestEntry]] = defaultdict(list)
         for entry in by_position:
             if (path := only_path(entry.file)) is not None:
@@ -48,9 +50,11 @@ class MarkedHead:
         now = self._data.get(entry.file.path)
         if now is None or self._is_added_again(entry):
             return Standing.GONE
-        then_keys, now_keys = _by_position(former), _by_position(self._deletes.applying_to(now))
-        same = then_keys == now_keys if self._has_vectors else then_keys <= now_keys
-        return Standing.AS_IT_WAS if same else Standing.CHANGED
+        then_keys, now_keys = self._keys(former.by_position), self._keys(self._deletes.applying_to(now).by_position)
+        shared = id(then_keys), id(now_keys)
+        if shared not in self._same:  # thousands of data files share thousands of deletes
+            self._same[shared] = then_keys == now_keys if self._has_vectors else then_keys <= now_keys
+        return Standing.AS_IT_WAS if self._same[shared] else Standing.CHANGED
 
     def task(self, entry: ManifestEntry) -> FileScanTask:
         """A data file that is live, with the deletes by position of the head."""
@@ -74,7 +78,3 @@ class MarkedHead:
         if not self._has_vectors:
             return []
         return [old for mark in marks for task in mark.of for old in self._of_path.get(task.entry.file.path, [])]
-
-
-def _by_position(deletes: Deletes) -> set[tuple[str, int | None]]:
-    return {entry.file.key for entry in deletes.by_position}

@@ -20,7 +20,7 @@ from deltacompact.base.wording import counted, text_of
 from deltacompact.executors.choose import executor_for
 from deltacompact.iceberg.commit.committer import Committed
 from deltacompact.iceberg.commit.proposal import Propose
-from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask
+from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask, each_delete
 from deltacompact.iceberg.file_fingerprints import FileFingerprints
 from deltacompact.iceberg.key_index.indexes import KeyIndexes, is_enabled
 from deltacompact.iceberg.marks.finding import Finder
@@ -208,7 +208,8 @@ def _expected(plan: ConvertPlan, capacity: Capacity) -> Expected:
 def totals_after(plan: ConvertPlan, state: TableState) -> BranchTotals:
     """About the totals afterwards: one delete file for each data file that is read, and no converted deletes."""
     before = totals_of(state)
-    superseded = {entry.file.key for source in plan.inputs for entry in source.deletes.by_position}
+    deletes = each_delete(source.deletes for source in plan.inputs)
+    superseded = {entry.file.key for entry in deletes if not entry.file.is_equality_delete}
     left = before.delete_files - len(plan.conversions) - len(superseded) + len(plan.inputs)
     return replace(before, delete_files=max(0, left))
 

@@ -22,7 +22,7 @@ from typing import ClassVar
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted, size
-from deltacompact.iceberg.deletes.matching import DeleteIndex, FileScanTask, distinct
+from deltacompact.iceberg.deletes.matching import DeleteIndex, FileScanTask, distinct, each_delete
 from deltacompact.iceberg.deletes.readable import check_markable, check_readable
 from deltacompact.iceberg.table.content_files import ContentFile, ManifestEntry
 from deltacompact.iceberg.table.metadata import TableMetadata
@@ -185,7 +185,8 @@ def plan_conversion(
     asked = tuple(task for of_scope in by_scope.values() for task in of_scope)
     check_markable(state.metadata, [task.entry for task in asked])
     counts = _data_files_of([task.deletes.equality for task in asked])
-    check_readable(state.metadata, [entry for task in asked for entry in (task.entry, *task.deletes.by_position)])
+    deletes_of_asked = each_delete(task.deletes for task in asked)
+    check_readable(state.metadata, (*(task.entry for task in asked), *deletes_of_asked))
     stays = {
         ConvertReason.BEYOND_MAX_FILES: len(convertible) - len(chosen),
         ConvertReason.NOT_WANTED: len(equality) - len(convertible),

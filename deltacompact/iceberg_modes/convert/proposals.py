@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from deltacompact.iceberg.commit.proposal import OVERWRITE, Proposal, addition, same_rows
-from deltacompact.iceberg.deletes.matching import DeleteIndex, FileScanTask, distinct
+from deltacompact.iceberg.deletes.matching import DeleteIndex, FileScanTask, OncePerTuple, distinct
 from deltacompact.iceberg.marks.marking import FileToMark, Mark, with_marks
 from deltacompact.iceberg.marks.standing import MarkedHead, Standing
 from deltacompact.iceberg.marks.tasks import DeadRowsIn
@@ -99,10 +99,11 @@ class ProposeConversion:
         head = MarkedHead(state)
         equality = {entry.file.path: entry for entry in state.deletes if entry.file.is_equality_delete}
         gone = self.deletes - equality.keys()
-        standings = {task.entry.file.path: _standing(head, task, gone) for task in self.converted.asked}
+        is_undone = OncePerTuple(lambda deletes: any(delete.file.path in gone for delete in deletes))
+        standings = {task.entry.file.path: _standing(head, task, is_undone) for task in self.converted.asked}
         marks, standings = _true_marks(head, self.converted.marks, standings)
         changed = [task for task in self.converted.asked if standings[task.entry.file.path] is Standing.CHANGED]
-        again, now = self._marked_again(head, state, [task for task in changed if not _is_undone(task, gone)])
+        again, now = self._marked_again(head, state, [task for task in changed if not is_undone(task.deletes.equality)])
         marks = (*marks, *again)
         marked = now | with_marks(marks)
         standings |= dict.fromkeys(now, Standing.AS_IT_WAS)
@@ -155,14 +156,10 @@ def _applying_to_none(
     return [entry for entry in planned if entry.file.path not in needed]
 
 
-def _standing(head: MarkedHead, task: FileScanTask, gone: frozenset[str]) -> Standing:
-    """What became of a data file. It counts as changed, too, if one of its deletes by key is in `gone`."""
+def _standing(head: MarkedHead, task: FileScanTask, is_undone: OncePerTuple[bool]) -> Standing:
+    """What became of a data file. It counts as changed, too, if one of its deletes by key is gone."""
     standing = head.standing(task.entry, task.deletes)
-    return Standing.CHANGED if standing is Standing.AS_IT_WAS and _is_undone(task, gone) else standing
-
-
-def _is_undone(task: FileScanTask, gone: frozenset[str]) -> bool:
-    return bool(gone) and any(delete.file.path in gone for delete in task.deletes.equality)
+    return Standing.CHANGED if standing is Standing.AS_IT_WAS and is_undone(task.deletes.equality) else standing
 
 
 def _true_marks(

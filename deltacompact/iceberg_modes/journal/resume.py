@@ -15,7 +15,6 @@ have been registered by another spelling of its location, or may write to anothe
 from __future__ import annotations
 
 import contextlib
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -26,14 +25,13 @@ from deltacompact.base.wording import counted
 from deltacompact.iceberg.commit.committer import Committed, Committer
 from deltacompact.iceberg.commit.proposal import Proposal
 from deltacompact.iceberg.commit.snapshots import unnamed_drafts
-from deltacompact.iceberg.deletes.matching import may_name
+from deltacompact.iceberg.deletes.matching import DeleteIndex
 from deltacompact.iceberg.table import locations
 from deltacompact.iceberg.table.content_files import ContentFile, ManifestEntry
-from deltacompact.iceberg.table.lost_partitions import position_scopes
 from deltacompact.iceberg.table.metadata import Ref
 from deltacompact.iceberg.table.other_heads import other_heads
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.iceberg.table.table_state import Scope, StateReader, TableState
+from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg_modes.journal import journal as journals
 from deltacompact.iceberg_modes.journal.journal import (
     Journal,
@@ -237,16 +235,9 @@ def _identity(entry: ManifestEntry) -> str:
 
 def _marked(state: TableState, names: frozenset[str]) -> set[str]:
     """The data files, by identity, of which delete files with these names may name rows."""
-    scope = position_scopes(state.metadata)
-    ours: dict[Scope, list[ContentFile]] = defaultdict(list)
-    for entry in state.deletes:
-        if file_name(entry.file.path) in names:
-            ours[scope(entry)].append(entry.file)
-    return {
-        _identity(data)
-        for data in (state.data if ours else ())
-        if any(may_name(file, data.file.path) for file in ours.get(scope(data), ()))
-    }
+    ours = tuple(entry for entry in state.deletes if file_name(entry.file.path) in names)
+    index = DeleteIndex(replace(state, deletes=ours))
+    return {_identity(entry) for entry in (state.data if ours else ()) if index.applying_to(entry).by_position}
 
 
 def _has_inputs(state: TableState, group: Mapping[str, Any]) -> bool:

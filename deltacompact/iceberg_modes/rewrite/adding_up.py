@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
 from deltacompact.base.wording import text_of
 from deltacompact.iceberg.commit.proposal import Proposal, addition
-from deltacompact.iceberg.deletes.matching import FileScanTask, distinct
+from deltacompact.iceberg.deletes.matching import FileScanTask, each_delete
 from deltacompact.iceberg.differing import differing
 from deltacompact.iceberg.file_fingerprints import FileFingerprints
 from deltacompact.iceberg.fingerprints import changed_fingerprint
@@ -76,9 +76,7 @@ def _sides(
     numbers = {rewritten.group.number for rewritten in proposal.outcome.groups}
     groups = [rewritten for rewritten in written if rewritten.group.number in numbers]
     inputs = [source for rewritten in groups for source in rewritten.group.inputs]
-    planned = distinct(source.deletes.equality for source in inputs)
-    by_position = [source.deletes.by_position for source in inputs]
-    then = {entry.file.key: entry for entries in (*planned, *by_position) for entry in entries}
+    then = {entry.file.key: entry for entry in each_delete(source.deletes for source in inputs)}
     now = tuple(entry for entry in state.deletes if not _follows(entry, plan))
     removed = tuple(entry for entry in proposal.removed if entry.file.is_data)
     added = [replace(entry, sequence_number=0) for entry in proposal.added if entry.file.is_data]

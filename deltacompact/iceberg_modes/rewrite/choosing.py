@@ -14,6 +14,7 @@ import enum
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import takewhile
 
 from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes, FileScanTask, only_path
 from deltacompact.iceberg.settled import compared_through
@@ -136,7 +137,7 @@ def _by_deletes_and_size(
 ) -> RewriteReason:
     if options.rewrite_all:
         return RewriteReason.REWRITE_ALL
-    if options.delete_file_threshold is not None and len(deletes.all) >= options.delete_file_threshold:
+    if options.delete_file_threshold is not None and len(deletes) >= options.delete_file_threshold:
         return RewriteReason.MANY_DELETE_FILES
     if deleted_share(entry, deletes) >= options.delete_ratio_threshold:
         return RewriteReason.MANY_ROWS_DELETED
@@ -160,5 +161,6 @@ def may_not_be_merged(entry: ManifestEntry, options: RewriteOptions, through: in
 def deleted_share(entry: ManifestEntry, deletes: Deletes) -> float:
     """The share of rows that deletes by position of this file alone remove. Other deletes do not tell how many rows
     of it they hit."""
-    known = sum(delete.file.rows for delete in deletes.by_position if only_path(delete.file) is not None)
+    alone = takewhile(lambda delete: only_path(delete.file) is not None, deletes.by_position)
+    known = sum(delete.file.rows for delete in alone)
     return min(known, entry.file.rows) / entry.file.rows if entry.file.rows else 0.0

@@ -164,7 +164,7 @@ class Follower:
     ) -> bool:
         """Whether the rows that were dead at the plan are dead at the head, too, although planned deletes are gone."""
         for source, bits in zip(sources, live, strict=True):
-            if source is None or source.now is None or not source.lost.all:
+            if source is None or source.now is None or not len(source.lost):
                 continue
             now = dead[source.path]
             was_dead = ~live_mask(bits, len(now))

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import enum
 import functools
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, replace
 
-from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes, FileScanTask
+from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes, EqualityDeletes, FileScanTask, OncePerTuple
 from deltacompact.iceberg.deletes.since import DeletesSince
 from deltacompact.iceberg.settled import compared_through
 from deltacompact.iceberg.table.content_files import ManifestEntry
@@ -97,8 +97,9 @@ class RewriteHead:
         self._data = {entry.file.path: entry for entry in state.data}
         planned = [source.deletes for group in groups for source in group.inputs]
         self._since = DeletesSince(state, planned, self._does_not_follow)
-        equality = tuple(entry for entry in state.deletes if entry.file.is_equality_delete)
-        self._equality = DeleteIndex(replace(state, deletes=equality))
+        equality = (entry for entry in state.deletes if entry.file.is_equality_delete and not state.is_global(entry))
+        self._of_partitions = EqualityDeletes(equality, state.metadata.columns)
+        self._newest = OncePerTuple(_newest_by_partition)
 
     @property
     def metadata(self) -> TableMetadata:
@@ -113,12 +114,8 @@ class RewriteHead:
         """The sequence number of the next snapshot."""
         return self._state.metadata.next_sequence_number
 
-    def problem_of(self, group: FileGroup, targets: Collection[Scope]) -> RewriteProblem | None:
-        """Why the group cannot be committed. None: it can. `targets`: the partitions of its outputs."""
-        return next(self.problems_of(group, targets), None)
-
-    def problems_of(self, group: FileGroup, targets: Collection[Scope]) -> Iterator[RewriteProblem]:
-        """Every reason why the group cannot be committed as it was written."""
+    def problems_of(self, group: FileGroup, targets: Set[Scope]) -> Iterator[RewriteProblem]:
+        """Every reason why the group cannot be committed as it was written. `targets`: the outputs' partitions."""
         for source in group.inputs:
             now = self._now(source)
             if now is None:
@@ -131,8 +128,7 @@ class RewriteHead:
             new = self._since.new_to(now, source.deletes)
             if new.by_position:
                 yield RewriteProblem.NEW_POSITION_DELETE
-            elsewhere = [scope for scope in targets if scope != scope_of(now)]
-            if new.equality or any(self._is_hit_elsewhere(now, scope, group) for scope in elsewhere):
+            if new.equality or self._is_hit_elsewhere(now, targets, group):
                 yield RewriteProblem.NEW_EQUALITY_DELETE
             if self._since.has_lost(source.deletes):
                 yield RewriteProblem.DELETE_GONE
@@ -149,7 +145,7 @@ class RewriteHead:
                 yield ChangedSource(source, None, Deletes(), Deletes())
                 continue
             lost = self._since.lost(source.deletes)
-            if lost.all or self._since.new_to(now, source.deletes).by_position:
+            if len(lost) or self._since.new_to(now, source.deletes).by_position:
                 yield ChangedSource(source, now, replace(self._by_position.applying_to(now), equality=()), lost)
 
     def _now(self, source: FileScanTask) -> ManifestEntry | None:
@@ -167,23 +163,20 @@ class RewriteHead:
         follows = delete.file.is_equality_delete and self._plan.options.use_starting_sequence_number
         return not follows or delete.sequence <= self._plan.sequence_number
 
-    def _is_hit_elsewhere(self, now: ManifestEntry, scope: Scope, group: FileGroup) -> bool:
-        """Whether equality deletes would hit other rows once rows move to this partition (rules 2 and 17).
+    def _is_hit_elsewhere(self, now: ManifestEntry, targets: Set[Scope], group: FileGroup) -> bool:
+        """Whether equality deletes would hit other rows once rows move to other partitions (rules 2 and 17).
 
         Newer deletes of the old partition would not follow the rows. Deletes of the new partition were not meant for
-        them; older ones apply, too, if the outputs' sequence number is below the plan's.
+        them; older ones apply, too, if the outputs' sequence number is below the plan's. All other deletes were applied
+        to the rows, or reach every partition.
         """
-        spec_id, partition = scope
-        planned = self._plan.sequence_number
-        moved = replace(now.file, spec_id=spec_id, partition=partition)
-        number = planned if (own := self.number_of(group)) is None else own
-        there = self._equality.applying_to(replace(now, sequence_number=number, file=moved))
-        here = self._equality.applying_to(now)
-        if here.equality is there.equality:
+        here = scope_of(now)
+        if targets <= {here}:
             return False
-        applied = {id(entry) for entry in here.equality}
-        was_applied = all(id(entry) in applied for entry in there.equality)
-        return not was_applied or _later(here.equality, planned) != _later(there.equality, planned)
+        planned = self._plan.sequence_number
+        number = planned if (own := self.number_of(group)) is None else own
+        newest = self._newest(self._of_partitions.applying_to(replace(now, sequence_number=number)))
+        return newest.get(here, 0) > planned or any(scope != here for scope in newest.keys() & targets)
 
     def number_of(self, group: FileGroup) -> int | None:
         """The data sequence number of the group's outputs. None: that of their snapshot.
@@ -207,5 +200,5 @@ def _newest(group: FileGroup) -> int:
     return max(source.entry.sequence for source in group.inputs)
 
 
-def _later(deletes: Iterable[ManifestEntry], sequence: int) -> set[int]:
-    return {id(entry) for entry in deletes if entry.sequence > sequence}
+def _newest_by_partition(deletes: tuple[ManifestEntry, ...]) -> dict[Scope, int]:
+    return {scope_of(entry): entry.sequence for entry in deletes}  # by sequence number: the last one is the newest

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.iceberg.commit.committer import Committed, Committer
 from deltacompact.iceberg.commit.proposal import Proposal, Propose
+from deltacompact.iceberg.deletes.matching import each_delete
 from deltacompact.iceberg.key_index.indexes import KeyIndexes, is_enabled
 from deltacompact.iceberg.marks.marking import FileToMark, Mark, Marker
 from deltacompact.iceberg.marks.tasks import LiveBitmap
@@ -166,7 +167,8 @@ def _remember(
 def totals_after(plan: UpsertPlan, state: TableState) -> BranchTotals:
     """The most that the branch can have: one mark for each compared data file, which replaces the file's marks."""
     before = totals_of(state)
-    superseded = {entry.file.key for source in plan.inputs for entry in source.deletes.by_position}
+    deletes = each_delete(source.deletes for source in plan.inputs)
+    superseded = {entry.file.key for entry in deletes if not entry.file.is_equality_delete}
     return replace(before, delete_files=before.delete_files - len(superseded) + len(plan.inputs))
 
 

@@ -118,9 +118,12 @@ class UpsertHead:
         self._since = DeletesSince(state, [source.deletes for source in plan.inputs])
         self._takes_all: dict[tuple[int, KeySpace], bool] = {}
         planned = {source.entry.file.path for source in plan.inputs}
-        self._unplanned = [
-            entry for entry in state.data if entry.sequence <= plan.sequence_number and entry.file.path not in planned
-        ]
+        self._unplanned = {
+            scope_of(entry)
+            for entry in state.data
+            if entry.sequence <= plan.sequence_number and entry.file.path not in planned
+        }
+        """The partitions of old files that were not planned."""
 
     def problem_of(self, space: ComparedSpace) -> UpsertProblem | None:
         """Why the key space's rows cannot be marked; None: they can."""
@@ -171,7 +174,7 @@ class UpsertHead:
 
     def _has_old_rows(self, space: ComparedSpace) -> bool:
         """Whether rows may be visible now that were absent or dead at the plan."""
-        if any(space.key_space in (None, scope_of(entry)) for entry in self._unplanned):
+        if self._unplanned if space.key_space is None else space.key_space in self._unplanned:
             return True
         for compared in space.inputs:
             live = self._data.get(compared.task.entry.file.path)
