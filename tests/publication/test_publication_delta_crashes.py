@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from itertools import count
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -129,6 +131,21 @@ def test_a_store_that_refuses_leaves_no_vector_behind(orders, monkeypatch):
     assert not list(orders.out.glob("deletion_vector_*"))
     orders.catalog.publish(T)
     assert orders.shown() == orders.compacted()
+
+
+def test_a_publisher_that_others_outrun_waits_and_gets_its_turn(orders, monkeypatch):
+    """Thirty processes that show one partition each, for instance."""
+    lost, waits, real = [], [], table.ShownDeltaTable._committed
+
+    def committed(self, version, lines):
+        lost.append(version)
+        return len(lost) > 30 and real(self, version, lines)
+
+    monkeypatch.setattr(table.ShownDeltaTable, "_committed", committed)
+    monkeypatch.setattr(table, "time", SimpleNamespace(sleep=waits.append, monotonic=time.monotonic))
+    assert orders.compact().publication.error is None
+    assert orders.shown() == orders.compacted()
+    assert len(waits) == 30 and len({wait_s for wait_s in waits if wait_s}) == 6, "random, so that they part"
 
 
 def test_a_checkpoint_that_fails_fails_no_commit(orders, monkeypatch, caplog):

@@ -4,6 +4,8 @@ commit.retry.num-retries         100      an append every second must not starve
 commit.retry.min-wait-ms         100      doubled with each wait
 commit.retry.max-wait-ms         5,000
 commit.retry.total-timeout-ms    30 min
+
+Delta tables that show compacted rows are committed to with the defaults.
 """
 
 from __future__ import annotations

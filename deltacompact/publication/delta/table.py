@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ import pyarrow as pa
 
 from deltacompact.base.errors import ConflictError, InputError, OutcomeUnknownError
 from deltacompact.base.wording import one_line
+from deltacompact.iceberg.commit.patience import Patience
 from deltacompact.publication.columns import joined, refuse_required
 from deltacompact.publication.delta import actions, checkpoints, log, protocol, vectors
 from deltacompact.publication.delta.difference import DeltaDifference, difference
@@ -35,7 +37,7 @@ PUBLICATION = "deltacompact.publication"
 TOMBSTONES_KEPT_MS = 30 * 24 * 3600 * 1000
 """A checkpoint leaves out the tombstones of files that were removed longer ago."""
 COMMITS_BETWEEN_CHECKPOINTS = 10
-_ATTEMPTS_MAX = 20
+_PATIENCE = Patience()
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +82,10 @@ class ShownDeltaTable:
             raise
 
     def _shown(self, wanted: Callable[[], FilesToShow]) -> ShownCommit:
-        for attempt in range(_ATTEMPTS_MAX):
+        deadline_s = time.monotonic() + _PATIENCE.total_s
+        for attempt in range(_PATIENCE.attempts):
+            if attempt:
+                time.sleep(_PATIENCE.wait_s(attempt, is_lost=True))
             head = self._head() if attempt else self._found
             now = wanted()
             found = difference(head or Head(-1), self._folder, self._name, self._source, now.streams)
@@ -93,6 +98,8 @@ class ShownDeltaTable:
                 self._files.discard(kept=_vectors_in(lines))
                 self._checkpoint(head or Head(-1), version, lines)
                 return ShownCommit(version, found.new, found.gone, found.vectors, now.deltas_left_out)
+            if time.monotonic() > deadline_s:
+                break
         raise ConflictError(f"{self._name} changes faster than it can be read: publish again")
 
     def _committed(self, version: int, lines: Sequence[Action]) -> bool:
