@@ -36,14 +36,17 @@ if TYPE_CHECKING:  # importing PyIceberg takes a second
     from deltacompact.publication.publication import PublicationResult
 
 
-def compact_job(catalog: Streams, request: Request, sinks: Sequence[EventSink]) -> CompactionResult:
-    """Run a request: each partition in its own session, events to the sinks."""
+def compact_job(catalog: Streams, request: Request, sinks: Sequence[EventSink], shows: bool = True) -> CompactionResult:
+    """Run a request: each partition in its own session, events to the sinks.
+
+    `shows` False: the caller lets a published table show the result, once for many requests.
+    """
     with session_memory(request.options.memory_bytes):
         job = prepare(catalog, request)
         emit = fan_out([*sinks, *sinks_asked_for(catalog.store.uri)])
         with telling_interrupts():
             results = _sessions(job, emit)
-            publication = _shown(catalog, job)
+            publication = _shown(catalog, job) if shows else None
     keep_listing(catalog, job.destination_table_id, [work.partition for work in job.work])
     done = CompactionResult(job.source_table_id, job.destination_table_id, tuple(results), publication)
     if done.errors and len(done.errors) == len(results):

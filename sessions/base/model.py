@@ -20,7 +20,9 @@ from typing import Any
 
 
 class JobRunState(enum.StrEnum):
-    """ACCEPTED -> RUNNING -> SUCCEEDED, FAILED or CANCELLED. A job run fails if one of its sessions failed.
+    """ACCEPTED -> RUNNING -> SUCCEEDED, FAILED or CANCELLED.
+
+    A job run fails if one of its sessions failed, or if the published table does not show what they have compacted.
 
     `job-runs retry`, or another submission under its id, brings a failed or cancelled job run back to ACCEPTED.
     """
@@ -306,6 +308,7 @@ class JobRun:
     cpus_needed         the number of CPUs that would keep the desired SLA; None: no number would
     launchers           the launchers that its sessions are planned for
     failed_session_ids  of its sessions, those that have failed
+    unshown             the published table does not show what its sessions have compacted; `error` says why
     trouble             the passing trouble that it waits for
     cancelling          a user has asked to cancel it
     earlier             how it ended before it was run again
@@ -333,6 +336,7 @@ class JobRun:
     cancelling: bool = False
     earlier: tuple[Ending, ...] = ()
     failed_session_ids: tuple[str, ...] = ()
+    unshown: bool = False
 
     @property
     def life(self) -> int:

@@ -9,4 +9,5 @@ attempts       the next attempt, once no earlier one can publish         retries
 admission      which groups may start now                                delays        records why a session waits
 forecast       how long a job run will take                              looks         how far its sessions are
 log_keeper     keeps the logs of groups                                  asking        asks a store that may not answer
+showing        shows in a published table what was compacted
 """

@@ -3,10 +3,11 @@
 claimed    RUNNING in an earlier epoch: new attempts at sessions that have not ended; old attempts are fenced off
 planned    a session for each partition, in groups; expected to take 412 s, of the desired 600 s
 worked     each group is started and followed, see group_work.py
-ended      SUCCEEDED, or FAILED if a session has failed
+shown      in the table to which the destination is published, see showing.py
+ended      SUCCEEDED, or FAILED if a session has failed, or the published table does not show what was compacted
 
 told to stop     launches nothing more, lets running groups end, gives the lease back
-cancelled        the same, but ends running groups; published versions stay
+cancelled        the same, but ends running groups; published versions stay, and are shown
 lease lost       terminates its groups: another dispatcher works on
 """
 
@@ -19,7 +20,7 @@ from deltacompact.base.errors import DeltaCompactError, InputError
 from deltacompact.base.wording import counted, one_line
 from sessions.base.logs import about
 from sessions.base.model import JobRunSession, JobRunState, SessionPlan, SessionState, Trouble
-from sessions.base.troubles import Cause, cause_of, given_up, left_s, trouble_text
+from sessions.base.troubles import Cause, RetryPolicy, cause_of, given_up, left_s, trouble_text
 from sessions.dispatch.asking import asking
 from sessions.dispatch.attempts import SessionAttempts
 from sessions.dispatch.delays import Delays
@@ -30,6 +31,7 @@ from sessions.dispatch.looks import Looks
 from sessions.dispatch.means import Means
 from sessions.dispatch.planned import record_plans
 from sessions.dispatch.retries import Retries
+from sessions.dispatch.showing import Showing
 from sessions.documents.instruction import Instruction, of_values
 from sessions.planning.refine import group_estimate
 from sessions.records.leases import HeldJobRun, LeaseLostError
@@ -40,6 +42,8 @@ _ERROR_CHARACTERS_MAX = 500
 _WORTH_GIVING_BACK_S = 5.0
 _PLANNED_WHOLE_WITHIN_S = 60.0
 """So long a partition that does not answer holds up the plans of the others."""
+_SHOWN_WITHIN_S = 900.0
+"""So long a published table that does not answer holds up the next job runs of the same stream."""
 
 
 class JobRunWork:
@@ -80,8 +84,7 @@ class JobRunWork:
             stopping = self._means.stopping
             if stopping.gently.is_set() and (stopping.now.is_set() or not self._running()):
                 return
-            if self._held.lost:
-                raise LeaseLostError(f"job run {self._held.run.id}: the lease of epoch {self._held.epoch} is lost")
+            self._check_lease()
             if self._held.run.cancelling:
                 for group in self._groups:
                     self._group_work.cancel(group)
@@ -92,7 +95,11 @@ class JobRunWork:
                 return
             self._round(self._group_work)
             time.sleep(_ROUND_EVERY_S)
-        self._end(self._failure())
+        self._show_and_end(instruction)
+
+    def _check_lease(self) -> None:
+        if self._held.lost:
+            raise LeaseLostError(f"job run {self._held.run.id}: the lease of epoch {self._held.epoch} is lost")
 
     def _work_on(self, instruction: Instruction) -> GroupWork:
         held, means = self._held, self._means
@@ -146,8 +153,8 @@ class JobRunWork:
                 if not isinstance(error, DeltaCompactError):
                     _LOG.warning("job run %s cannot be planned", self._held.run.id, exc_info=True)
                 self._end(text)
-                return None
-            self._put_off(cause, text)
+            elif (given_up_text := self._put_off(cause, text, self._means.policy)) is not None:
+                self._end(given_up_text)
             return None
 
     def _is_patient(self) -> bool:
@@ -156,15 +163,15 @@ class JobRunWork:
         limit_s = min(_PLANNED_WHOLE_WITHIN_S, self._means.policy.give_up_after_s)
         return trouble is None or self._means.clock() - trouble.since_s < limit_s
 
-    def _put_off(self, cause: Cause, text: str) -> None:
-        """Give the job run back until another try; after enough tries, it has failed."""
+    def _put_off(self, cause: Cause, text: str, policy: RetryPolicy) -> str | None:
+        """Give the job run back until another try. After enough tries, say why there is none."""
         before, now_s = self._held.run.trouble, self._means.clock()
-        trouble = self._means.policy.next(before, cause, text, now_s)
+        trouble = policy.next(before, cause, text, now_s)
         if trouble is None:
-            self._end(given_up(before, text, now_s))
-            return
+            return given_up(before, text, now_s)
         asking(lambda: self._held.change(trouble=trouble))
-        _LOG.warning("job run %s cannot be planned now: %s", self._held.run.id, trouble_text(trouble))
+        _LOG.warning("job run %s is given back: %s", self._held.run.id, trouble_text(trouble))
+        return None
 
     def _all_wait_for(self) -> Trouble | None:
         """The trouble that ends first, if no group runs and each waits for a while: then the job run is given back."""
@@ -181,6 +188,25 @@ class JobRunWork:
 
     # End
 
+    def _show_and_end(self, instruction: Instruction) -> None:
+        """Show what was compacted, and end the job run; or give it back until another try."""
+        showing = Showing(instruction, self._all_sessions(), self._means.showing)
+        showing.start()
+        while showing.is_alive():
+            if self._means.stopping.now.is_set():
+                return
+            self._check_lease()
+            showing.join(_ROUND_EVERY_S)
+        unshown = showing.error.text if showing.error else None
+        if showing.error and showing.error.cause and not self._held.run.cancelling:
+            within_s = min(_SHOWN_WITHIN_S, self._means.settings.give_up_after_s)
+            policy = RetryPolicy(within_s, self._means.settings.tries)
+            unshown = self._put_off(showing.error.cause, showing.error.text, policy)
+            if unshown is None:
+                return
+        errors = [error for error in (self._failure(), unshown) if error]
+        self._end("; ".join(errors) or None, unshown is not None)
+
     def _failure(self) -> str | None:
         """Why the job run has failed. None: no session has failed, or the job run was cancelled."""
         sessions, failed = self._all_sessions(), self._failed()
@@ -191,18 +217,22 @@ class JobRunWork:
         said = f"{len(failed)} of {counted(len(sessions), 'session')} failed; {failed[0].id}: {failed[0].error}"
         return said[:_ERROR_CHARACTERS_MAX]
 
-    def _end(self, error: str | None) -> None:
-        state = JobRunState.FAILED if error else JobRunState.CANCELLED if self._cancelled() else JobRunState.SUCCEEDED
+    def _end(self, error: str | None, unshown: bool = False) -> None:
+        state = self._end_state(error)
         ended = {"finished_s": self._means.clock(), "error": error, "trouble": None, "cancelling": False}
         failed = tuple(session.id for session in self._failed())
-        asking(lambda: self._held.end(state, **ended, failed_session_ids=failed))
+        asking(lambda: self._held.end(state, **ended, failed_session_ids=failed, unshown=unshown))
         _LOG.info("job run %s %s%s", self._held.run.id, state, f": {error}" if error else "")
 
-    def _cancelled(self) -> bool:
-        """Whether a session was cancelled, or the job run was before it had sessions. A job run whose sessions had all
-        succeeded by then has succeeded."""
-        was_cancelled = any(session.state is SessionState.CANCELLED for session in self._all_sessions())
-        return was_cancelled or (self._held.run.cancelling and self._held.run.state is JobRunState.ACCEPTED)
+    def _end_state(self, error: str | None) -> JobRunState:
+        """CANCELLED if a session was cancelled, or the job run was before it had sessions. A job run whose sessions had
+        all succeeded by then has succeeded."""
+        if any(session.state is SessionState.CANCELLED for session in self._all_sessions()):
+            return JobRunState.CANCELLED
+        if error:
+            return JobRunState.FAILED
+        cancelled = self._held.run.cancelling and self._held.run.state is JobRunState.ACCEPTED
+        return JobRunState.CANCELLED if cancelled else JobRunState.SUCCEEDED
 
     def _all_sessions(self) -> list[JobRunSession]:
         return [session for group in self._groups for session in group.sessions.values()]

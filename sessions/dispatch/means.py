@@ -19,6 +19,8 @@ from sessions.planning.starts import StartStore
 Plan = Callable[[Instruction, bool], tuple[SessionPlan, ...]]
 """Plans the sessions of a document, with patience or without, see Planner."""
 
+_SHOWN_AT_ONCE = 4
+
 
 @dataclass(slots=True)
 class Stopping:
@@ -30,7 +32,10 @@ class Stopping:
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """Planner, launcher, admission, learned rates and start times, settings, the signal to stop, and the clock."""
+    """Planner, launcher, admission, learned rates and start times, settings, the signal to stop, and the clock.
+
+    `showing` has the places of publications that are brought up to date: each may hold the files of a large table.
+    """
 
     plan: Plan
     launcher: Launchers
@@ -40,6 +45,7 @@ class Means:
     settings: DispatcherSettings
     stopping: Stopping = field(default_factory=Stopping)
     clock: StoreClock = field(default_factory=StoreClock)
+    showing: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(_SHOWN_AT_ONCE))
 
     @property
     def policy(self) -> RetryPolicy:

@@ -46,6 +46,8 @@ def events_of_job_run(run: JobRun) -> list[JobRunEvent]:
         }
         if ended is EventType.JOB_RUN_FAILED:
             outcome["error"] = error_kind(run.error)
+        if run.unshown:
+            outcome["unshown"] = True
         said.append((ended, finished_s, outcome))
     events = [JobRunEvent(kind, run.id, "", run.life, time_s, {**common, **data}) for kind, time_s, data in said]
     if run.trouble is not None:

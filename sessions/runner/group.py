@@ -8,6 +8,7 @@
     -> EXIT_AGAIN
 
 Each session is one compact() of one partition, or of one branch of an Iceberg table, under the name of its attempt.
+The dispatcher shows the results of all in a published table.
 SIGTERM ends the process at once: the next attempt resumes what is recorded. So does a lease of another epoch, which the
 process checks for while sessions run. That check saves work; safety comes from the fences.
 """
@@ -147,7 +148,8 @@ class GroupRun:
         if is_iceberg_catalog(catalog):
             return compact_branch(catalog, self._instruction, report, self._watch)
         try:
-            done = compact_job(catalog, _request(self._instruction, report.session), [report]).sessions[0]
+            request = _request(self._instruction, report.session)
+            done = compact_job(catalog, request, [report], shows=False).sessions[0]
         except Exception:
             self._check_there(catalog, report, None)
             raise

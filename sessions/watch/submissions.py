@@ -74,7 +74,9 @@ class Ended:
 
     @classmethod
     def of(cls, run: JobRun) -> Ended:
-        return cls(run.state, frozenset(run.failed_session_ids))
+        """If only the published table was not brought up to date, no partition has failed: compactions go on."""
+        compacted = run.unshown and not run.failed_session_ids
+        return cls(JobRunState.SUCCEEDED if compacted else run.state, frozenset(run.failed_session_ids))
 
     def has_failed(self, session: str) -> bool:
         """Whether this session failed. A bad partition does not make the document's other partitions wait."""

@@ -20,6 +20,9 @@ from stores import Crash, InterceptedStore
 import deltacompact
 from deltacompact.base.errors import ClusterError, ConflictError, CredentialsError, InputError, StoreError
 from deltacompact.index.primary_key_index import read_manifest
+from deltacompact.publication import publication
+from deltacompact.publication.publication import PublicationResult
+from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.clock import StoreClock
 from sessions.base.model import Estimate, JobRun, JobRunSession, JobRunState, SessionState, Trouble
@@ -28,7 +31,7 @@ from sessions.base.troubles import Cause, RetryPolicy, cause_of
 from sessions.cli.dispatch import dispatcher_of
 from sessions.dispatch import admission as admission_module
 from sessions.dispatch import attempts as attempts_module
-from sessions.dispatch import job_run_work
+from sessions.dispatch import job_run_work, showing
 from sessions.dispatch.admission import Admission
 from sessions.dispatch.dispatcher import Dispatcher
 from sessions.dispatch.held_group import HeldGroup
@@ -57,6 +60,7 @@ from sessions.records.state_store import StateStore
 from sessions.records.swapping import SwappedRecords
 from sessions.runner import group as group_module
 from sessions.runner.group import GroupRun
+from sessions.watch.submissions import Ended
 
 SETTINGS = DispatcherSettings(give_up_after_s=600.0, tries=3)
 DOCUMENT = {
@@ -112,8 +116,8 @@ class Here:
 class World:
     """One dispatcher's work on one state: whoever asks for the catalog is told `error`, while that is set."""
 
-    def __init__(self, monkeypatch, folder):
-        self.lake, self.error, self.launches = MemoryStore(), None, []
+    def __init__(self, monkeypatch, folder, lake=None):
+        self.lake, self.error, self.launches = lake or MemoryStore(), None, []
         self.state = StateStore(MemoryStore())
         self.queue = DirectoryQueue(folder / "queue", clock=lambda: self.clock.now_s)
         self.clock = Clock()
@@ -137,6 +141,7 @@ class World:
             "SessionAttempts",
             lambda held, asked, **named: real(held, asked, self.open_catalog, **named),
         )
+        monkeypatch.setattr(showing, "open_catalog", self.open_catalog)
         monkeypatch.setattr(job_run_work, "_ROUND_EVERY_S", 0.0)
         monkeypatch.setattr(job_run_work, "_WORTH_GIVING_BACK_S", -1.0)  # it waits by the clock of this world alone
 
@@ -462,7 +467,7 @@ def test_a_cluster_without_workers_is_waited_for_once_by_a_group(world, monkeypa
     world.submit(source_table_id="days")
     waited = []
 
-    def compact_job(*args):
+    def compact_job(*args, **named):
         waited.append(world.clock.now_s)
         raise ClusterError("the Ray cluster has no CPU for tasks, and none came within 600 s (ray_wait_s)")
 
@@ -853,6 +858,117 @@ def test_the_causes_of_an_error_that_was_raised_from_itself_are_looked_at_once()
     assert cause_of(error) is Cause.UNREACHABLE
 
 
+# --- a table that is published ------------------------------------------------------------------------------------
+
+
+class Shown:
+    """Stands for the published table: `asked` has the partitions of each try, which ends with the next of `errors`."""
+
+    def __init__(self, world, monkeypatch, *errors):
+        self.asked, self.errors = [], list(errors)
+        world.catalog.declare_publication("t", "delta:///out")
+        monkeypatch.setattr(publication, "show_compacted", self.show)
+
+    def show(self, catalog, table_id, target, partitions):
+        self.asked.append([str(partition) for partition in partitions])
+        error = self.errors.pop(0) if self.errors else None
+        return PublicationResult(table_id, target, error=error)
+
+
+def test_all_partitions_are_shown_in_one_commit_after_the_last_session(monkeypatch, tmp_path):
+    lake, out = LocalStore(tmp_path / "lake"), tmp_path / "out"
+    world = World(monkeypatch, tmp_path, lake)
+    world.catalog.create_table("days", partition_keys=["day"], primary_keys=["id"])
+    world.catalog.append("days", pa.table({"id": [1, 2, 3], "day": ["a", "b", "c"]}))
+    deltacompact.open_catalog(lake.uri).publish("days", f"delta://{out}")
+    before = len(list(out.glob("_delta_log/*.json")))
+    world.submit(source_table_id="days")
+    world.work_until_it_ends()
+    added = sorted(out.glob("_delta_log/*.json"))[before:]
+    assert world.run.state is JobRunState.SUCCEEDED and len(added) == 1
+    assert added[0].read_text().count('"add"') == 3
+
+
+@pytest.mark.parametrize(("error", "cause"), [*PASSING, (ConflictError("faster than it can be read"), "unreachable")])
+def test_a_published_table_that_does_not_answer_is_tried_again_without_another_compaction(
+    world, monkeypatch, error, cause
+):
+    shown = Shown(world, monkeypatch, error, error)
+    world.append(1)
+    world.submit()
+    reasons = world.work_until_it_ends()
+    assert [found for found, _ in reasons] == [cause] * 2 and "delta:///out does not show" in reasons[0][1]
+    assert world.run.state is JobRunState.SUCCEEDED and world.run.error is None and not world.run.unshown
+    assert len(world.launches) == 1 and len(shown.asked) == 3
+
+
+@pytest.mark.parametrize("error", [StoreError("503"), InputError("it has files of others")])
+def test_a_job_run_fails_with_what_is_not_shown_and_its_sessions_do_not(world, monkeypatch, error):
+    shown = Shown(world, monkeypatch, *[error] * 100)
+    world.append(1)
+    world.submit()
+    world.work_until_it_ends()
+    run = world.run
+    assert run.state is JobRunState.FAILED and str(error) in run.error and "delta:///out does not show" in run.error
+    assert run.unshown and world.session.state is SessionState.SUCCEEDED and run.failed_session_ids == ()
+    assert (len(shown.asked) == 1) is isinstance(error, InputError)
+    (failed,) = [event for event in events_of_job_run(run) if event.type is EventType.JOB_RUN_FAILED]
+    assert failed.data["unshown"] and not Ended.of(run).has_failed("all"), "the watcher goes on"
+    shown.errors.clear()
+    retry(world.state, "run-1")
+    world.work_until_it_ends()
+    assert world.run.state is JobRunState.SUCCEEDED and not world.run.unshown and len(world.launches) == 1
+
+
+def test_what_was_compacted_before_a_job_run_is_cancelled_is_shown(world, monkeypatch):
+    world.catalog.create_table("days", partition_keys=["day"], primary_keys=["id"])
+    world.catalog.append("days", pa.table({"id": [1, 2], "day": ["a", "b"]}))
+    shown = Shown(world, monkeypatch, StoreError("503"))
+    world.catalog.declare_publication("days", "delta:///out")
+    world.submit(source_table_id="days")
+    real = GroupRun._compacted
+
+    def compacted(self, report):
+        if report.session.id == "day=b":
+            cancel(world.state, "run-1")
+            raise Crash
+        return real(self, report)
+
+    monkeypatch.setattr(GroupRun, "_compacted", compacted)
+    launch = world.launcher.launch
+
+    def launch_and_die(spec):
+        with contextlib.suppress(Crash):
+            launch(spec)
+        world.launcher.ended[spec.id] = GroupStatus(GroupState.ENDED, 137, "killed")
+
+    world.launcher.launch = launch_and_die
+    world.work()
+    assert world.run.state is JobRunState.CANCELLED and shown.asked == [["day=a"]]
+    assert world.run.unshown and "delta:///out does not show" in world.run.error
+
+
+def test_a_dispatcher_that_is_ended_while_it_shows_leaves_that_to_the_next_holder(world, monkeypatch):
+    shown, hung = Shown(world, monkeypatch), threading.Event()
+    world.append(1)
+    world.submit()
+
+    def hang(*asked):
+        world.means.stopping.gently.set()
+        world.means.stopping.now.set()
+        hung.wait(60)
+
+    monkeypatch.setattr(publication, "show_compacted", hang)
+    world.work()
+    assert world.run.state is JobRunState.RUNNING and world.session.state is SessionState.SUCCEEDED
+    hung.set()
+    monkeypatch.setattr(publication, "show_compacted", shown.show)
+    world.means.stopping.gently.clear()
+    world.means.stopping.now.clear()
+    world.work()
+    assert world.run.state is JobRunState.SUCCEEDED and shown.asked and len(world.launches) == 1
+
+
 # --- a table that is dropped ---------------------------------------------------------------------------------------
 
 
@@ -867,7 +983,7 @@ def test_a_table_that_is_dropped_under_a_session_fails_it_and_leaves_no_folder(m
         done, real = [], world.asked
 
         def asked(kind, path, act, world=world, done=done, at=at, real=real):
-            if world.launches and not kind.startswith("stat"):
+            if world.launches and not world.launcher.ended and not kind.startswith("stat"):
                 done.append((kind, path))
                 if at and len(done) == at:
                     world.lake.delete([stat.path for stat in world.lake.list("")])
