@@ -14,14 +14,13 @@ from deltacompact.cli.arguments import any_catalog_argument, json_option, pairs,
 from deltacompact.cli.byte_size import BOUND
 from deltacompact.cli.place import place_of, place_options
 from deltacompact.cli.printed_rows import print_rows
-from deltacompact.cli.sections import (
-    WithSections,
-)
+from deltacompact.cli.sections import WithSections, hears_only
 
 if TYPE_CHECKING:
     from deltacompact.catalog.delta_streams import DeltaStreamCatalog
     from deltacompact.catalog.iceberg import IcebergCatalog
 
+_OF_MIRRORS = ["--bookmark", "--from", "--to", "--net", "--where", "--columns", "--memory", "--partition", "--branch"]
 _key_option = click.option(
     "--key",
     multiple=True,
@@ -107,9 +106,8 @@ def changes(
     deltacompact changes ./lake orders --from 3
     deltacompact changes iceberg://prod db.orders --from 2026-11-22 --per-commit --before
     """
-    unused = {"--out": out, "--key": key, "--before": before, "--per-commit": not net}
     if commit:
-        _refuse("--commit", {"--into": into, **unused}, "it says that a batch is done, and reads none")
+        hears_only("--commit", ["--bookmark"], "it says that a batch is done, and reads none")
         if bookmark is None:
             raise InputError("--commit is for the batch of a --bookmark")
         done = catalog.table(table).commit_bookmark(bookmark)
@@ -121,7 +119,7 @@ def changes(
         "memory_bytes": memory_bytes,
     }
     if into is not None:
-        _refuse("--into", unused, "a mirror takes net changes by its own key")
+        hears_only("--into", _OF_MIRRORS, "a mirror takes net changes by its own key")
         ends = {**place_of(catalog, options), "from_": from_, "to": to}
         return _mirror(catalog, table, into, bookmark, {**ends, **wanted}, as_json)
     chosen: dict[str, Any] = {**place_of(catalog, options), "bookmark": bookmark, **wanted}
@@ -139,13 +137,6 @@ def changes(
         return None
     rows = _written(reader, out)
     answer(as_json, {"table": table, "out": out, "rows": rows}, f"wrote {counted(rows, 'change')} to {out}")
-
-
-def _refuse(option: str, others: dict[str, Any], why: str) -> None:
-    """Raise InputError for options that the other one would leave unheard."""
-    for other, given in others.items():
-        if given:
-            raise InputError(f"{option} excludes {other}: {why}")
 
 
 def _why_nothing(

@@ -65,10 +65,6 @@ def show(catalog: IcebergCatalog, table: str | None, options: dict[str, Any]) ->
 
     branch, as_json = options["branch"], options["as_json"]
     if table is None:
-        if options["snapshots"]:
-            raise click.UsageError("--snapshots needs a TABLE: namespace.table")
-        if options["usd_per_core_hour"] is not None:
-            raise click.UsageError("--usd-per-core-hour needs a TABLE: namespace.table")
         return _show_tables(catalog, as_json)
     if options["snapshots"]:
         found = iceberg_table.snapshots(catalog.state(table, branch))

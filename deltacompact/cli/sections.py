@@ -8,7 +8,7 @@ Options for Iceberg tables (iceberg://NAME):    iceberg_option(…)
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -79,6 +79,20 @@ def refuse_health_options() -> None:
         raise InputError(f"{flag} is for check --health")
 
 
+def refuse(flags: Collection[str], why: str) -> None:
+    """Refuse these options, which this call would leave unheard."""
+    for flag in _given():
+        if flag in flags:
+            raise click.UsageError(f"{flag} {why}")
+
+
+def hears_only(option: str, heard: Collection[str], why: str) -> None:
+    """Refuse all options but these, because `option` would leave them unheard."""
+    for other in _given():
+        if other not in (option, "--json", *heard):
+            raise InputError(f"{option} excludes {other}: {why}")
+
+
 def of_iceberg(catalog: DeltaStreamCatalog | IcebergCatalog) -> TypeIs[IcebergCatalog]:
     """Whether the catalog is one of Iceberg tables. Raises InputError for an option of the other kind of tables."""
     from deltacompact.catalog.opening import is_iceberg_catalog
@@ -99,12 +113,12 @@ def _refuse_delta_stream_options() -> None:
         raise InputError(f"{flag} is for delta streams{advice}")
 
 
-def _given(kind: type[click.Option]) -> list[str]:
+def _given(kind: type[click.Option] = click.Option) -> list[str]:
     """The options of this kind that the command line names."""
     context = click.get_current_context()
     options = [parameter for parameter in context.command.params if isinstance(parameter, kind)]
     return [
-        option.opts[0]
+        option.secondary_opts[0] if option.secondary_opts and not context.params[option.name or ""] else option.opts[0]
         for option in options
         if context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
     ]

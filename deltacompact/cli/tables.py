@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deltacompact.base.errors import ConflictError, NotFoundError
+from deltacompact.base.model import CATALOG_VARIABLE
 from deltacompact.cli.answers import Failed, answer, say_json
 from deltacompact.cli.arguments import (
-    CATALOG_VARIABLE,
     any_catalog_argument,
     catalog_argument,
     complete_tables,
@@ -25,13 +25,18 @@ from deltacompact.cli.detail import detail_of, detail_options
 from deltacompact.cli.sections import (
     WithSections,
     delta_stream_option,
+    hears_only,
     iceberg_option,
     of_iceberg,
+    refuse,
 )
 
 if TYPE_CHECKING:
     from deltacompact.catalog.delta_streams import DeltaStreamCatalog
     from deltacompact.catalog.iceberg import IcebergCatalog
+
+
+_OF_TABLES = ["--versions", "--snapshots", "--files", "--branch", "--usd-per-core-hour"]
 
 
 def _no_such_folder() -> str:
@@ -175,8 +180,20 @@ def show(catalog: DeltaStreamCatalog | IcebergCatalog, table: str | None, **opti
     if of_iceberg(catalog):
         from deltacompact.cli import iceberg
 
+        _refuse_unheard(table, options)
         return iceberg.show(catalog, table, options)
+    _refuse_unheard(table, options)
     _show_streams(catalog, table, options)
+
+
+def _refuse_unheard(table: str | None, options: dict[str, Any]) -> None:
+    if table is None:
+        refuse(_OF_TABLES, "needs a TABLE")
+    else:
+        refuse(["--quick"], "is for a catalog: leave TABLE out")
+    for listed in ("--versions", "--snapshots"):
+        if options[listed.removeprefix("--")]:
+            hears_only(listed, ["--branch", "--verbose"], "it lists them, and no more")
 
 
 def _show_streams(catalog: DeltaStreamCatalog, table: str | None, options: dict[str, Any]) -> None:
@@ -184,10 +201,6 @@ def _show_streams(catalog: DeltaStreamCatalog, table: str | None, options: dict[
     from deltacompact.cli.counting import opening
     from deltacompact.reports import catalog_report, table_report, version_report
 
-    if table is None and options["versions"]:
-        raise click.UsageError("--versions needs a TABLE")
-    if options["usd_per_core_hour"] is not None and (table is None or options["versions"]):
-        raise click.UsageError("--usd-per-core-hour needs a TABLE, and is not for --versions")
     if table is None:
         shown = catalog_report.catalog_document(catalog, options["quick"], opening)
     elif options["versions"]:

@@ -23,7 +23,7 @@ from deltacompact.cli.answers import (
 from deltacompact.cli.arguments import any_catalog_argument, json_option, one_partition, table_argument
 from deltacompact.cli.detail import verbose_option
 from deltacompact.cli.place import place_options
-from deltacompact.cli.sections import WithSections, iceberg_option, of_iceberg
+from deltacompact.cli.sections import WithSections, hears_only, iceberg_option, of_iceberg
 from deltacompact.reports.scale import Detail
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ def validate(
     deltacompact validate iceberg://prod db.orders --by duckdb
     """
     if sql:
+        hears_only("--sql", ["--by"], "the statement is for all rows, as they are now")
         return _print_statement(catalog, table, by, as_json)
     if of_iceberg(catalog):
         snapshots = _Snapshots(branch, before, after)

@@ -641,6 +641,24 @@ def test_a_full_disk_behind_stdout_is_told_in_one_line(lake, capsys, monkeypatch
     assert capsys.readouterr().err == said
 
 
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["show", "LAKE", "--files"], "--files needs a TABLE"),
+        (["show", "LAKE", "--versions"], "--versions needs a TABLE"),
+        (["show", "LAKE", "--usd-per-core-hour", "1"], "--usd-per-core-hour needs a TABLE"),
+        (["show", "LAKE", "t", "--quick"], "--quick is for a catalog: leave TABLE out"),
+        (["show", "LAKE", "t", "--versions", "--files"], "--versions excludes --files"),
+        (["validate", "LAKE", "t", "--sql", "--partition", "day=1"], "--sql excludes --partition"),
+        (["validate", "LAKE", "t", "--sql", "--before", "1"], "--sql excludes --before"),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, list) else "",
+)
+def test_what_would_go_unheard_is_refused(lake, capsys, words, why):
+    assert cli.run([str(lake.store.root) if word == "LAKE" else word for word in words]) == 2
+    assert why in capsys.readouterr().err
+
+
 def test_a_warning_moves_no_cursor(capsys):
     with warnings_on_stderr(debug=False):
         logging.getLogger("deltacompact").warning("%s failed", "day=\x1b[2J")
