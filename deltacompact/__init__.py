@@ -12,16 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from deltacompact.base.errors import (
+        ClusterError,
         ConflictError,
         CorruptionError,
+        CredentialsError,
         DeltaCompactError,
         InputError,
         Interrupted,
         NotFoundError,
         OutcomeUnknownError,
+        PassingError,
         PositionError,
         SchemaError,
         StoreError,
+        UnhealthyError,
     )
     from deltacompact.base.model import (
         PARTITION_STREAM_POS_VIRTUAL_COL_NAME,
@@ -59,11 +63,13 @@ if TYPE_CHECKING:
 __all__ = [
     "PARTITION_STREAM_POS_VIRTUAL_COL_NAME",
     "Appended",
+    "ClusterError",
     "CompactionResult",
     "ConflictError",
     "ContentType",
     "ConvertResult",
     "CorruptionError",
+    "CredentialsError",
     "DataFile",
     "Delta",
     "DeltaCompactError",
@@ -78,6 +84,7 @@ __all__ = [
     "NotFoundError",
     "OperationType",
     "OutcomeUnknownError",
+    "PassingError",
     "PositionError",
     "PublicationResult",
     "RewriteResult",
@@ -90,6 +97,7 @@ __all__ = [
     "TableHealth",
     "TablePlan",
     "Thresholds",
+    "UnhealthyError",
     "UpsertResult",
     "changes",
     "check",
@@ -135,16 +143,20 @@ _MODULES = {
     "storage.s3_access": ("S3Settings",),
     "base.settings": ("Settings",),
     "base.errors": (
+        "ClusterError",
         "ConflictError",
         "CorruptionError",
+        "CredentialsError",
         "DeltaCompactError",
         "InputError",
         "Interrupted",
         "NotFoundError",
         "OutcomeUnknownError",
+        "PassingError",
         "PositionError",
         "SchemaError",
         "StoreError",
+        "UnhealthyError",
     ),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}

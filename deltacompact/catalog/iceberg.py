@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltacompact.base import expect
 from deltacompact.base.events import EventSink, no_sink
+from deltacompact.base.model import ICEBERG
 from deltacompact.base.notebooks import UsersWords
 from deltacompact.base.settings import Settings
 from deltacompact.base.user_calls import users_calls
@@ -61,7 +62,7 @@ class IcebergCatalog(IcebergCalls, UsersWords):
     @classmethod
     def at(cls, uri: str) -> IcebergCatalog:
         """The catalog at `uri`, "iceberg://NAME"."""
-        return cls(pyiceberg_door.open_named(uri.removeprefix("iceberg://")))
+        return cls(pyiceberg_door.open_named(uri.removeprefix(ICEBERG)))
 
     def table(self, table_id: str) -> IcebergCatalogTable:
         """The table of this name, with what can be done with it. Raises NotFoundError."""

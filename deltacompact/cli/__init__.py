@@ -5,8 +5,8 @@
     deltacompact plan    ./lake orders
     deltacompact compact ./lake orders
 
-Exit status: 0 success (also when there is nothing to do), 2 bad input, 3 a conflict, 4 a table that
-`check --health` finds beyond a threshold, 130 interrupted, 1 anything else.
+Exit status: 0 success (also when there is nothing to do), 2 bad input, 3 a conflict, 4 a table beyond
+a threshold of `check --health` or unread by an engine of `check --readable-by`, 130 interrupted, 1 anything else.
 
 Results go to stdout, with --json as one document. Progress, warnings and errors go to stderr. Only the module of the
 command that is called is imported, and it imports what it needs when it runs: --help loads neither numpy nor pyarrow.
@@ -23,7 +23,7 @@ from typing import Any
 import click
 
 from deltacompact.base.limits import LIMITS, Limits
-from deltacompact.cli.arguments import CATALOG_VARIABLE
+from deltacompact.base.model import CATALOG_VARIABLE
 from deltacompact.cli.program import Program
 from deltacompact.storage.certain_put import telling_interrupts
 
@@ -109,8 +109,8 @@ def cli() -> None:
     Every command takes --json, which prints one JSON document, also for an error ({"error": {...}}), and --debug,
     which shows the traceback of an error. Results go to stdout, progress and errors to stderr.
 
-    Exit status: 0 success or nothing to do, 2 bad input, 3 a conflict (run it again), 4 a table that check --health
-    finds beyond a threshold, 130 interrupted, 1 anything else.
+    Exit status: 0 success or nothing to do, 2 bad input, 3 a conflict (run it again), 4 a table beyond a
+    threshold of check --health or unread by an engine of check --readable-by, 130 interrupted, 1 anything else.
     """
 
 

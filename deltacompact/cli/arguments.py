@@ -12,15 +12,13 @@ import click
 from click.shell_completion import CompletionItem
 
 from deltacompact.base.errors import InputError
+from deltacompact.base.model import CATALOG_VARIABLE, ICEBERG
 from deltacompact.cli.finite_range import FiniteRange
 
 if TYPE_CHECKING:
     from deltacompact.base.model import Partition
     from deltacompact.catalog.delta_streams import DeltaStreamCatalog
     from deltacompact.catalog.iceberg import IcebergCatalog
-
-CATALOG_VARIABLE = "DELTACOMPACT_CATALOG"
-
 
 _FOR_ICEBERG = {
     "append": "whoever writes the table appends to it, such as PyIceberg",
@@ -48,7 +46,7 @@ def catalog_at(_: click.Context, __: click.Parameter, value: str) -> DeltaStream
     value = in_environment(value)
     if not value:
         raise InputError("CATALOG is empty: name a folder, file:///path or s3://bucket/prefix")
-    if value.startswith("iceberg://"):
+    if value.startswith(ICEBERG):
         context = click.get_current_context()
         *others, last = takers_of_iceberg(context.find_root())
         instead = _FOR_ICEBERG.get(context.command.name or "", f"{', '.join(others)} and {last} take one")
@@ -63,7 +61,7 @@ def any_catalog_at(
 ) -> DeltaStreamCatalog | IcebergCatalog:
     """A catalog of delta streams or an Iceberg catalog."""
     value = in_environment(value)
-    if not value.startswith("iceberg://"):
+    if not value.startswith(ICEBERG):
         return catalog_at(context, parameter, value)
     return _opened(value)
 
@@ -83,7 +81,7 @@ def _takes_iceberg(command: click.Command) -> bool:
 
 def iceberg_catalog_at(_: click.Context, __: click.Parameter, value: str) -> IcebergCatalog:
     value = in_environment(value)
-    if not value.startswith("iceberg://"):
+    if not value.startswith(ICEBERG):
         command = click.get_current_context().command.name
         instead = ": run vacuum there" if command == "maintain" else ""
         raise InputError(f"{command} takes an Iceberg catalog (iceberg://NAME), not {value}{instead}")

@@ -44,7 +44,8 @@ def check(
 
     Unless --quick, every column of every live file is decoded, a batch at a time. For an Iceberg table, rows are
     compared with the bounds by which readers skip files. With --health, no file is read: counts and ages are compared
-    with thresholds, also for an Iceberg table. Beyond a threshold, the status is 4.
+    with thresholds, also for an Iceberg table. Beyond a threshold, or where an engine of --readable-by cannot read the
+    table, the status is 4.
 
     \b
     deltacompact check ./lake orders --quick

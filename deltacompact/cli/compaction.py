@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import ContentType
-from deltacompact.base.settings import Options
+from deltacompact.base.settings import Settings
 from deltacompact.cli import iceberg
 from deltacompact.cli.answers import Failed, say_json
 from deltacompact.cli.arguments import partition_list, price_option, sort_keys_of
@@ -109,18 +108,21 @@ def compact(
 
 def _request(table: str, options: dict[str, Any]) -> Request:
     """The request of a command line's options."""
-    from deltacompact.job import Request
-    from deltacompact.planning.within_memory import within_memory
+    from deltacompact.arguments import request_of
 
-    options = options | {"content_type": ContentType[options["content_type"].upper()]}
-    chosen = {field.name: options[field.name] for field in fields(Options) if field.name in options}
     if options["destination"] == "":
         raise InputError("--destination is empty: name a table")
-    return Request(
+    chosen = {field.name: options[field.name] for field in fields(Settings) if field.name in options}
+    return request_of(
         table,
-        list(options["primary_key"]) or None,
+        options["primary_key"] or None,
         sort_keys_of(options["sort_key"]) or None,
         options["destination"],
-        partition_list(options["partition"]),
-        within_memory(Options(limits=click.get_current_context().obj, **chosen)),
+        rows_per_compacted_file=options["rows_per_compacted_file"],
+        hash_bucket_count=options["hash_bucket_count"],
+        compacted_file_content_type=options["content_type"],
+        partitions=partition_list(options["partition"]),
+        settings=Settings(limits=click.get_current_context().obj, **chosen),
+        purge=options["purge"],
+        cluster_by=options["cluster_by"],
     )
