@@ -41,13 +41,12 @@ def read_messages(
     envelope: Envelope,
     known: pa.Schema | None,
     keys: TableKeys,
-    texts: Sequence[str],
 ) -> tuple[pa.Table, Origin]:
     """The messages as rows, and the line of each.
 
-    The parser takes texts for times where it can. In rows they stay texts, whose later values may be others; except
-    sort keys, which times order better, if these are not among `texts`. Raises InputError naming the line that is no
-    JSON object, or has a key that is not exact.
+    The parser takes texts for times where it can. In rows they stay texts, whose later values may be others. Texts in
+    sort keys of numbers stay texts, too: sort_texts.py reads them. Raises InputError naming the line that is no JSON
+    object, or has a key that is not exact.
     """
     text = text.removeprefix(codecs.BOM_UTF8)
     _check_utf_8(text, name)
@@ -66,7 +65,7 @@ def read_messages(
         if found.num_rows != len(lines):
             raise pa.ArrowInvalid("some line has several messages")
         _check_keys(found, envelope, known, keys, origin)
-        stored = _stored(found.schema, envelope, known, {key.name for key in keys.sort} - {*texts})
+        stored = _stored(found.schema, envelope, known, {key.name for key in keys.sort})
         if stored is None:
             return found
 
@@ -133,25 +132,30 @@ def _in_types(table: pa.Table, stored: pa.Schema, name: str) -> pa.Table:
     return schemas.with_columns(table, changed)
 
 
-def _stored(found: pa.Schema, envelope: Envelope, known: pa.Schema | None, times: Set[str]) -> pa.Schema | None:
+def _stored(found: pa.Schema, envelope: Envelope, known: pa.Schema | None, sorts: Set[str]) -> pa.Schema | None:
     """The columns of messages, with other types for fields of rows than the parser finds; None: there are none."""
-    known = known or pa.schema([])
+    known, holding = known or pa.schema([]), (*envelope.names, envelope.source)
     if PAYLOAD in found.names and envelope.operations.column not in found.names:
         inner = found.field(PAYLOAD)
         if not pa.types.is_struct(inner.type):
             return None
-        stored = [inner.with_type(pa.struct([_typed(field, envelope, known, times) for field in inner.type]))]
+        stored = [inner.with_type(pa.struct([_typed(field, envelope, known, sorts) for field in inner.type]))]
     else:
-        stored = [_typed(field, envelope, known, times) for field in found if field.name in envelope.names]
+        stored = [_typed(field, envelope, known, sorts) for field in found if field.name in holding]
     return pa.schema(stored) if any(found.field(field.name) != field for field in stored) else None
 
 
-def _typed(field: pa.Field, envelope: Envelope, known: pa.Schema, times: Set[str]) -> pa.Field:
-    """A field of messages; one that holds rows with the stream's types, or as it was said. `times` may be times."""
+def _typed(field: pa.Field, envelope: Envelope, known: pa.Schema, sorts: Set[str]) -> pa.Field:
+    """A field of messages; one that holds rows with the stream's types, or as it was said."""
+    if field.name == envelope.source:
+        return field.with_type(_as_said(field.type))
     if field.name not in (envelope.before, envelope.after) or not pa.types.is_struct(field.type):
         return field
     types = {name: column_types.stored_type(type_) for name, type_ in schemas.known_types(known).items()}
-    said = [child if child.name in times else child.with_type(_as_said(child.type)) for child in field.type]
+    said = [child.with_type(_as_said(child.type)) for child in field.type]
+    for child in said:
+        if child.name in sorts and column_types.is_string(child.type) and column_types.is_number(types.get(child.name)):
+            del types[child.name]
     children = [child.with_type(column_types.grown(types.get(child.name, child.type), child.type)) for child in said]
     return field.with_type(pa.struct(children))
 

@@ -88,8 +88,8 @@ def append(
     .arrow, .orc, .csv, .tsv or .jsonl; text may be compressed as .gz, .bz2 or .zst. A directory or prefix stands for
     all its data files, in byte order of their paths. Names that begin with . or _ are skipped.
 
-    The answer names columns that the partition did not have before, which --schema-mode fixed refuses, and counts rows
-    with null in a key column. A column without a name is refused.
+    The answer names columns that the partition did not have before, which --schema-mode fixed refuses, counts rows
+    with null in a key column, and names sort keys that messages have as texts. A column without a name is refused.
 
     Change events (--operation-column, --format), also in .avro files, and rows of several partitions are read and
     written anew: one commit a partition, which has the deletes and the upserts that are left.
@@ -197,6 +197,7 @@ def _document(appended: Appended) -> dict[str, Any]:
         "skipped": appended.skipped,
         "new_columns": list(appended.new_columns),
         "null_keys": appended.null_keys,
+        "compared_as_texts": list(appended.compared_as_texts),
     }
 
 
@@ -206,4 +207,9 @@ def _in_words(appended: Appended) -> list[str]:
         return [str(appended)]
     skipped = len(appended.commits) - len(fresh.commits)
     known = [f"skipped: {counted(skipped, 'partition')} had the token already"] if skipped else []
-    return [_timed(str(appended), fresh.position), *known, *noticed(fresh.new_columns, fresh.null_keys)]
+    texts = [
+        f"sort key {name!r} has texts, which are compared byte by byte: if they mean numbers or times, declare it when "
+        "you create the table (--columns)"
+        for name in appended.compared_as_texts
+    ]
+    return [_timed(str(appended), fresh.position), *known, *noticed(fresh.new_columns, fresh.null_keys), *texts]

@@ -238,6 +238,11 @@ def is_string(type_: pa.DataType) -> bool:
     return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_))
 
 
+def is_number(type_: pa.DataType | None) -> bool:
+    t = pa.types
+    return type_ is not None and bool(t.is_integer(type_) or t.is_floating(type_) or t.is_decimal(type_))
+
+
 def is_binary(type_: pa.DataType) -> bool:
     """Whether the type is a binary of any layout. Decimals are not binaries."""
     return bool(

@@ -49,6 +49,18 @@ def parsed_type(type_: pa.DataType, content_type: ContentType) -> pa.DataType:
     return type_
 
 
+def time_type(texts: pa.ChunkedArray) -> pa.DataType | None:
+    """The type of these texts as times, which are in order as texts only if all have one zone and as many digits.
+
+    None: some of them is no time, or only some have a zone.
+    """
+    for type_ in (pa.timestamp(unit, zone) for zone in (None, "UTC") for unit in ("us", "ns")):
+        with contextlib.suppress(pa.ArrowInvalid):
+            texts.cast(type_)
+            return type_
+    return None
+
+
 def with_values(type_: pa.DataType) -> pa.DataType | None:
     """The type without the parts that have had no value: nulls, structs without fields. None: nothing is left."""
     if pa.types.is_null(type_):

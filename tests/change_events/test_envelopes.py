@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import problems
 
-from deltacompact import DeltaStreamCatalog, InputError, cli, open_catalog
+from deltacompact import DeltaStreamCatalog, InputError, SchemaError, cli, open_catalog
 from deltacompact.storage.memory import MemoryStore
 
 SCHEMA = {
@@ -247,6 +247,93 @@ def test_sort_keys_and_declared_columns_are_times_still(tmp_path):
         "timestamp",
         "timestamp",
     ]
+
+
+def avro_record(name, fields):
+    return {"type": "record", "name": name, "fields": [{"name": field, "type": type_} for field, type_ in fields]}
+
+
+ZONED = ["2026-11-29T10:00:00Z", "2026-11-29T12:30:00.5+02:00", "2026-11-29T10:30:00.51Z", "2026-11-29T10:30:00.6Z"]
+
+
+@pytest.mark.parametrize("form", ["json", "schema", "avro"])
+@pytest.mark.parametrize(
+    ("values", "type_"),
+    [
+        (["9999999", "10000001", "10000002", "10000003"], pa.int64()),
+        (["9", "18446744073709551616", "18446744073709551617", "18446744073709551618"], pa.decimal128(38, 0)),
+        (ZONED, pa.timestamp("us", "UTC")),
+        ([text[:19] + text[19:].rstrip("Z") for text in (ZONED[0], *ZONED[2:], "2026-11-30")], pa.timestamp("us")),
+    ],
+)
+@pytest.mark.parametrize("of_message", [True, False])
+def test_sort_keys_that_are_texts_are_in_the_order_of_what_they_say(tmp_path, form, values, type_, of_message):
+    """As texts "9999999" is above "10000001": the older row won, and a delete did nothing."""
+    catalog = open_catalog(tmp_path / "lake")
+    catalog.create_table("t", primary_keys=["id"], sort_keys=["scn"])
+
+    def said(op, before, after, value):
+        own = {} if of_message else {"scn": value}
+        rows = [row and row | own for row in (before, after)]
+        return dict(zip(("before", "after"), rows, strict=True)) | {"op": op, "source": {"scn": value}}
+
+    first = [said("c", None, {"id": 1, "v": "old"}, values[0]), said("c", None, {"id": 2, "v": "old"}, values[0])]
+    then = [said("u", None, {"id": 1, "v": "new"}, values[1]), said("d", {"id": 2, "v": None}, None, values[2])]
+    late = [said("u", None, {"id": 1, "v": "newest"}, values[3])]
+    batches = [first, then, late] if type_ != pa.decimal128(38, 0) else [[*first, *then], late]
+    for number, batch in enumerate(batches):
+        if form == "avro":
+            path = tmp_path / f"{number}.avro"
+            own = [("id", "int"), ("v", ["null", "string"]), *([] if of_message else [("scn", "string")])]
+            row, source = avro_record("row", own), avro_record("source", [("scn", "string")])
+            fields = [("before", ["null", row]), ("after", ["null", "row"]), ("op", "string"), ("source", source)]
+            with path.open("wb") as out:
+                fastavro.writer(out, avro_record("message", fields), batch)
+        else:
+            path = written(tmp_path / f"{number}.json", batch, with_schema=form == "schema")
+        appended = catalog.append_files("t", path, format="debezium")
+        assert not appended.compared_as_texts
+        assert {file.schema.field("scn").type for file in appended.files if "scn" in file.schema.names} <= {type_}
+    assert [(row["id"], row["v"]) for row in catalog.read("t").to_pylist()] == [(1, "newest")]
+
+
+@pytest.mark.parametrize("values", [ZONED, [text.replace("Z", "") for text in ZONED if "Z" in text]])
+def test_times_of_messages_go_on_in_a_table_that_has_them_without_zone_or_fractions(tmp_path, values):
+    catalog = open_catalog(tmp_path / "lake")
+    columns = pa.schema([("id", pa.int64()), ("at", pa.timestamp("s"))])
+    catalog.create_table("t", primary_keys=["id"], sort_keys=["at"], columns=columns)
+    for number, value in enumerate(values):
+        said = {"op": "c", "after": {"id": 1}, "source": {"at": value}}
+        catalog.append_files("t", written(tmp_path / f"{number}.json", [said]), format="debezium")
+    assert catalog.read("t")["at"].to_pylist() == [datetime.datetime(2026, 11, 29, 10, 30, 0, 600000)]
+
+
+def test_sort_keys_that_stay_texts_are_said(tmp_path, capsys):
+    """Versions, decimals in base64, and columns that an earlier release made strings."""
+    catalog = open_catalog(tmp_path / "lake")
+    for number, (columns, value) in enumerate([(None, "1.10"), ("id long, at string", "10"), (None, "010")]):
+        catalog.create_table(f"t{number}", primary_keys=["id"], sort_keys=["at"], columns=columns)
+        path = written(tmp_path / f"{number}.json", [message("c", None, {"id": 1, "at": value}, 1)])
+        assert cli.run(["append", str(tmp_path / "lake"), f"t{number}", str(path), "--format", "debezium"]) == 0
+        assert "sort key 'at' has texts, which are compared byte by byte" in capsys.readouterr().out
+        assert catalog.read(f"t{number}")["at"].to_pylist() == [value]
+    catalog.create_table("sql_server", primary_keys=["id"], sort_keys=["commit_lsn"])
+    said = message("c", None, {"id": 1}, 1) | {"source": {"commit_lsn": "00000027:00000758:0005"}}
+    appended = catalog.append_files("sql_server", written(tmp_path / "s.json", [said]), format="debezium")
+    assert appended.compared_as_texts == ()
+
+
+@pytest.mark.parametrize("type_", ["long", "decimal(12, 2)"])
+def test_texts_in_a_sort_key_that_is_declared_a_number_are_numbers(tmp_path, type_):
+    catalog = open_catalog(tmp_path / "lake")
+    catalog.create_table("t", primary_keys=["id"], sort_keys=["at"], columns=f"id long, at {type_}")
+    for number, value in enumerate(["9", "10"]):
+        path = written(tmp_path / f"{number}.json", [message("c", None, {"id": 1, "at": value}, 1)])
+        catalog.append_files("t", path, format="debezium")
+    assert [str(value) for value in catalog.read("t")["at"].to_pylist()] == ["10" if type_ == "long" else "10.00"]
+    path = written(tmp_path / "other.json", [message("c", None, {"id": 1, "at": "soon"}, 1)])
+    with pytest.raises(SchemaError, match=r"column 'at' does not fit .*declare a wider type, or string"):
+        catalog.append_files("t", path, format="debezium")
 
 
 @settings(max_examples=examples(60))

@@ -31,6 +31,7 @@ from deltacompact.change_events.last_events import last_events
 from deltacompact.change_events.messages import read_messages
 from deltacompact.change_events.operations import Operations
 from deltacompact.change_events.partitions import by_partition, check_partition_columns
+from deltacompact.change_events.sort_texts import compared_as_texts, in_their_order
 from deltacompact.change_events.source_tables import SourceTable
 from deltacompact.delta_streams.appending.change_options import ChangeOptions
 from deltacompact.delta_streams.appending.incoming import incoming, rows_of
@@ -103,10 +104,12 @@ class ChangesWriter:
         self._parts: dict[Partition, _PartitionRows] = {}
         self._known: KnownPartitions | None = None
         self._source = SourceTable()
+        self._compared_as_texts: dict[str, None] = {}
 
     def append(self, tables: Any) -> Appended:
         """Commit the rows. Raises InputError, before anything is committed, naming table and row."""
-        self._prepare(self._events(table, origin) for table, origin in _numbered(tables))
+        known = self._known_types() if isinstance(self._options.says_operation, Envelope) else pa.schema([])
+        self._prepare(self._events(table, origin, known) for table, origin in _numbered(tables))
         return self._commit_all()
 
     def append_files(self, sources: Sequence[str], content_type: ContentType | None) -> Appended:
@@ -142,7 +145,8 @@ class ChangesWriter:
             raise
 
     def _commit_all(self) -> Appended:
-        return Appended(tuple(self._committed(sorted(self._parts.values(), key=lambda part: str(part.partition)))))
+        committed = self._committed(sorted(self._parts.values(), key=lambda part: str(part.partition)))
+        return Appended(tuple(committed), tuple(self._compared_as_texts))
 
     # Reading
 
@@ -151,20 +155,24 @@ class ChangesWriter:
         known, keys = self._known_types(), self._table.keys
         for source in sources:
             for table, origin in self._read(source, content_type, known):
-                yield (events := self._events(table, origin))
+                yield (events := self._events(table, origin, known))
                 for schema in events.schemas:
                     known = schemas.with_types(known, schema, keys.columns if keys else ())
 
-    def _events(self, table: pa.Table, origin: Origin) -> Events:
+    def _events(self, table: pa.Table, origin: Origin, known: pa.Schema) -> Events:
         options, keys = self._options, self._table.keys
         table = schemas.computable(table, origin.name)
         schemas.check_columns(table.schema, origin.name)
         if isinstance(options.says_operation, Envelope):
             assert keys is not None
             with naming(origin.name):
-                return unwrapped(
+                events = unwrapped(
                     table, options.says_operation, origin, keys, options.routed, self._fixed(), self._source
                 )
+            texts = self._known_of_table().untyped
+            events = in_their_order(events, keys, schemas.known_types(known), texts)
+            self._compared_as_texts |= dict.fromkeys(compared_as_texts(events, keys))
+            return events
         check_partition_columns(table, options.routed, origin, options.null_is_partition)
         if options.says_operation is not None:
             assert keys is not None
@@ -189,7 +197,7 @@ class ChangesWriter:
             with naming(source), store.open(path) as opened:
                 text = whole_text(opened, source)
             assert keys is not None
-            yield read_messages(text, source, says, known, keys, self._known_of_table().untyped)
+            yield read_messages(text, source, says, known, keys)
             return
         exact = keys.columns if keys else ()
         named = [name for name in (keys.primary if keys else ()) if name not in self._options.fixed]

@@ -1,0 +1,89 @@
+"""Sort keys that messages have as texts, in an order that their source means: as a text, "9" is above "10".
+
+    "9999999"  "10000001"                                     int64, or decimal(38, 0): Oracle's scn
+    "2026-11-29T10:00:00Z"  "2026-11-29T11:00:00.5+01:00"     timestamp[us, UTC]
+    "1.9"  "1.10"                                             texts: nobody knows more, so the answer says it
+
+A column that the table knows keeps its type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from deltacompact.base import compute as pc
+from deltacompact.base.errors import SchemaError
+from deltacompact.base.model import TableKeys
+from deltacompact.change_events.events import Events, Placed
+from deltacompact.tabular import column_types, schemas
+from deltacompact.tabular.text_types import time_type
+
+_WHOLE = r"^(0|-?[1-9][0-9]{0,37})$"
+_FIXED_WIDTH = r"^[0-9a-fA-F]{8}:[0-9a-fA-F]{8}:[0-9a-fA-F]{4}$"
+"""Log positions of SQL Server, which are in order as texts."""
+
+
+def in_their_order(events: Events, keys: TableKeys, known: Mapping[str, pa.DataType], kept: Collection[str]) -> Events:
+    """The events, with sort keys in the types that `known` has, or that the texts mean. Those `kept` stay texts.
+
+    Raises SchemaError for a value that does not fit a known type.
+    """
+    for name in (key.name for key in keys.sort if key.name not in kept):
+        if texts := list(_texts(events, name)):
+            type_ = known.get(name) or _meant(texts) or pa.string()
+            upserts, deletes = (_cast(side, name, type_, events.name) for side in (events.upserts, events.deletes))
+            events = replace(events, upserts=upserts, deletes=deletes)
+    return events
+
+
+def compared_as_texts(events: Events, keys: TableKeys) -> list[str]:
+    """The sort keys whose values are texts that may mean another order than that of their bytes."""
+    return [
+        key.name
+        for key in keys.sort
+        if not all(_all_match(texts, _FIXED_WIDTH) for texts in _texts(events, key.name) if len(texts))
+    ]
+
+
+def _texts(events: Events, name: str) -> Iterator[pa.ChunkedArray]:
+    for side in (events.upserts, events.deletes):
+        if name in side.rows.column_names:
+            column = schemas.plain(side.rows[name])
+            if column_types.is_string(column.type):
+                yield column
+
+
+def _meant(texts: Sequence[pa.ChunkedArray]) -> pa.DataType | None:
+    column = pa.chunked_array([chunk for text in texts for chunk in text.cast(pa.string()).chunks], pa.string())
+    if len(column) == column.null_count:
+        return None
+    if not _all_match(column, _WHOLE):
+        return time_type(column)
+    try:
+        column.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return pa.decimal128(38, 0)
+    return pa.int64()
+
+
+def _all_match(column: pa.ChunkedArray, pattern: str) -> bool:
+    return pc.all(pc.match_substring_regex(column, pattern=pattern)).as_py() is not False
+
+
+def _cast(side: Placed, name: str, type_: pa.DataType, origin: str) -> Placed:
+    number = side.rows.schema.get_field_index(name)
+    if number < 0 or not column_types.is_string(schemas.plain(side.rows[name]).type):
+        return side
+    column = schemas.plain(side.rows[name])
+    if pa.types.is_timestamp(type_) and (said := time_type(column)) is not None:
+        # In UTC where the type has no zone, as Arrow's parser of JSON. `time_type` has microseconds at least.
+        column, type_ = column.cast(said), type_ if type_.unit == "ns" else pa.timestamp(said.unit, type_.tz)
+    try:
+        column = schemas.cast(column, type_, origin, name)
+    except SchemaError as error:
+        advice = "declare a wider type, or string, when you create the table (--columns, columns=)"
+        raise SchemaError(f"{error}: {advice}") from None
+    return replace(side, rows=side.rows.set_column(number, name, column))
