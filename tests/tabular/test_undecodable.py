@@ -24,12 +24,14 @@ from tables import compacted_files, problems
 import deltacompact
 from deltacompact import DeltaStreamCatalog, SessionResult, Settings, cli, compact
 from deltacompact.base.errors import ConflictError, DeltaCompactError, InputError, NotFoundError, StoreError
+from deltacompact.base.limits import READ_LIMITS
 from deltacompact.base.model import DataFile, Partition
 from deltacompact.delta_streams import taking_out
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.opening import open_store
 from deltacompact.tabular.damage import naming
 from deltacompact.tabular.orc_files import open_orc
+from deltacompact.tabular.parquet_read import batches, described
 
 ROWS = 40_000
 LOCAL = Settings(executor="local", local_threads=1, row_group_rows=ROWS // 2)
@@ -191,6 +193,39 @@ def test_a_footer_about_which_pyarrow_ends_the_process_is_refused_at_append_by_c
         catalog.append_files("t", [path], reference=reference)
     catalog.append("t", rows(count=3))
     assert catalog.read("t").num_rows == 3
+
+
+ONE_STRUCT, GIGABYTES_OF_THEM = bytes.fromhex("191c"), bytes.fromhex("19fcffffffff07")
+"""Field 1 or 4, a list: of one struct, of 2^31 - 1."""
+
+
+def _with_indexes() -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"id": range(10)}), sink, write_page_index=True, store_schema=False)
+    return sink.getvalue()
+
+
+def test_a_footer_that_claims_more_row_groups_than_any_memory_holds_is_refused(
+    catalog: DeltaStreamCatalog, tmp_path: Path
+) -> None:
+    """The `parquet` crate allocated them, and the process ended."""
+    path, data = tmp_path / "claims.parquet", _with_indexes()
+    begin = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    claims = data[begin:-8].replace(ONE_STRUCT, GIGABYTES_OF_THEM, 1)
+    path.write_bytes(data[:begin] + claims + len(claims).to_bytes(4, "little") + b"PAR1")
+    with pytest.raises(InputError, match=r"claims\.parquet cannot be read"):
+        catalog.append_files("t", [path])
+
+
+def test_an_offset_index_that_claims_more_pages_than_any_memory_holds_is_not_read() -> None:
+    """pyarrow does not look at it, and reads all rows."""
+    data = _with_indexes()
+    begin = data.rindex(ONE_STRUCT, 0, len(data) - 8 - int.from_bytes(data[-8:-4], "little"))
+    claims = data[:begin] + GIGABYTES_OF_THEM + data[begin + len(GIGABYTES_OF_THEM) :]
+    with pa.BufferReader(claims) as source:
+        found = described(source, to_copy=True)
+        assert found.footer is not None
+        assert [table.num_rows for _, table in batches(source, found, ["id"], 0, 10, READ_LIMITS)] == [10]
 
 
 @pytest.mark.processes

@@ -11,7 +11,7 @@
 use crate::Refused;
 use crate::parquet_schema;
 use crate::source::{ReadAt, Source, refused};
-use crate::thrift::{Compact, STOP};
+use crate::thrift::{Compact, STRUCT};
 use bytes::Bytes;
 use parquet::basic::{CompressionCodec, ConvertedType, Encoding, LogicalType, SortOrder, Type as Physical};
 use parquet::data_type::AsBytes;
@@ -70,9 +70,9 @@ impl Footer {
     }
 
     fn decode(footer: &Bytes, at: u64, file: &Source, page_indexes: bool) -> Result<Self, Refused> {
+        let encrypted = is_encrypted(footer).ok_or("its footer cannot be understood")?;
         let options = ParquetMetaDataOptions::new().with_encoding_stats_as_mask(false);
         let bare = ParquetMetaDataReader::decode_metadata_with_options(footer, Some(&options)).map_err(refused)?;
-        let encrypted = is_encrypted(footer).unwrap_or(true);
         let chunks = all_chunks(&bare).map(chunk_begin).collect();
         let others = other_beginnings(&bare, at);
         let (metadata, page_indexes) =
@@ -314,12 +314,22 @@ fn with_page_indexes(bare: ParquetMetaData, footer: u64, file: &Source) -> (Parq
     if end > footer || end - begin > PAGE_INDEX_BYTES_MAX {
         return (bare, None);
     }
+    let Ok(bytes) = file.get_bytes(begin, (end - begin) as usize) else { return (bare, None) };
+    if !all_chunks(&bare).all(|chunk| has_sound_offsets(chunk, begin, &bytes)) {
+        return (bare, None);
+    }
     let mut reader = ParquetMetaDataReader::new_with_metadata(bare.clone()).with_page_index_policy(PageIndexPolicy::Optional);
-    let indexed = reader.read_page_indexes(file).and_then(|()| reader.finish());
-    match indexed.and_then(|metadata| Ok((metadata, file.get_bytes(begin, (end - begin) as usize)?))) {
-        Ok((metadata, bytes)) => (metadata, Some((begin, bytes))),
+    match reader.read_page_indexes(file).and_then(|()| reader.finish()) {
+        Ok(metadata) => (metadata, Some((begin, bytes))),
         Err(_) => (bare, None),
     }
+}
+
+/// Whether the lists of a chunk's offset index have their elements: the `parquet` crate allocates what a list claims.
+fn has_sound_offsets(chunk: &ColumnChunkMetaData, begin: u64, indexes: &Bytes) -> bool {
+    let (Some(at), Some(length)) = (chunk.offset_index_offset(), chunk.offset_index_length()) else { return true };
+    let from = (at as u64 - begin) as usize;
+    Compact(&indexes[from..from + length as usize]).skip(STRUCT, 0).is_some()
 }
 
 /// The range of bytes of the page indexes; Some(None): the range is impossible; None: there are no such indexes.
@@ -421,17 +431,14 @@ fn rebuilt(given: &Statistics, bounds: bool) -> Statistics {
     }
 }
 
-/// Whether a footer names an encryption: its columns may look normal, but their pages are encrypted. None: unreadable.
+/// Whether a footer names an encryption: its columns may look normal, but their pages are encrypted. None: a list lacks
+/// elements, or something else does not end. The `parquet` crate would allocate all row groups that a footer claims.
 fn is_encrypted(footer: &[u8]) -> Option<bool> {
     const ENCRYPTION_ALGORITHM: i16 = 8;
-    let (mut input, mut field) = (Compact(footer), 0);
-    loop {
-        let (kind, id) = input.field(field)?;
-        match (kind, id) {
-            (STOP, _) => return Some(false),
-            (_, ENCRYPTION_ALGORITHM) => return Some(true),
-            _ => input.skip(kind, 0)?,
-        }
-        field = id;
-    }
+    let mut found = false;
+    Compact(footer).fields(|_, _, id| {
+        found |= id == ENCRYPTION_ALGORITHM;
+        Some(false)
+    })?;
+    Some(found)
 }
