@@ -210,7 +210,7 @@ class Settings:
         COUNT,
         None,
         "most partitions that are compacted at a time",
-        says="as many as memory admits; on a local disk one",
+        says="as many as memory admits; on a local disk 4 small ones or one larger one",
     )
     concurrent_tasks: int | None = option(
         "concurrent_tasks", COUNT, None, "most tasks at a time", says="one for each CPU of machine or cluster"

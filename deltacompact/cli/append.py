@@ -50,13 +50,13 @@ if TYPE_CHECKING:
 @click.option(
     "--upsert-values",
     metavar="A,B",
-    help="Values of the operation column that mean an upsert. Default: I, U, C, R, insert, update or upsert, in any "
-    "case.",
+    help="Values of the operation column that mean an upsert. Default: I, U, C, R, insert, update or upsert, in "
+    "capitals or small letters.",
 )
 @click.option(
     "--delete-values",
     metavar="A,B",
-    help="Values of the operation column that mean a delete. Default: D or delete, in any case.",
+    help="Values of the operation column that mean a delete. Default: D or delete, in capitals or small letters.",
 )
 @click.option(
     "--format",
@@ -68,8 +68,8 @@ if TYPE_CHECKING:
     "--partition-by",
     multiple=True,
     metavar="NAME",
-    help="A partition key whose values are in the rows, null too, unless --format is given. Default: those that "
-    "--partition does not give, and null is refused.",
+    help="A partition key whose values are in the rows; repeatable. A null is then a value, except with --format. "
+    "Default: all keys that --partition does not give, and null is refused.",
 )
 @click.option("--reference", is_flag=True, help="Do not copy the files. They must stay where they are, unchanged.")
 @json_option

@@ -66,7 +66,7 @@ def _time_in(seconds: float) -> str:
 
 
 class Lines:
-    """Prints what begins and ends: one by one for the first `PARTITIONS_SAID` partitions, then a count."""
+    """Prints what begins and ends: one by one for the first `PARTITIONS_LOGGED` partitions, then a count."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._console, self._clock = console, clock

@@ -48,7 +48,7 @@ def submit(
     dead_letters: str | None,
     as_json: bool,
 ) -> None:
-    """Send a document to a queue, and print the id of its job run.
+    """Send a document to a queue, and print the id of its job run. DOC.json may be -, which is stdin.
 
     With --wait, progress goes to stderr, and the exit status is that of the job run: 0 if it has succeeded; 1 if it has
     failed, was cancelled, or has not ended in time; 2 if its document is refused, which a dead letter tells; 3 if its
