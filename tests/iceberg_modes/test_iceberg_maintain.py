@@ -586,6 +586,22 @@ def test_files_outside_of_the_tables_folders_stay(lake, tmp_path):
     assert stored(lake) == reachable(lake)
 
 
+def test_objects_of_this_table_go_from_a_folder_that_it_shares_with_others(lake, tmp_path):
+    """Writers put them below the last two parts of the table's location. Those of another table stay."""
+    objects = tmp_path / "objects"
+    table_of(lake, [1], **{"write.object-storage.path": objects.as_uri()})
+    *_, db, name = Path(lake.catalog.load_table(T).location()).parts
+    for table in (f"{db}/{name}", f"{db}/{name}_2", name):
+        file = objects / "0101/9f3c" / table / "a.parquet"
+        file.parent.mkdir(parents=True)
+        pq.write_table(pa.table({"id": [5]}), file)
+        lake.catalog.load_table(T).add_files([file.as_uri()])
+    lake.catalog.load_table(T).overwrite(pa.table({"id": pa.array([9], pa.int64())}))
+    assert expire(lake).kept_outside == 2
+    left = [path.parent.relative_to(objects / "0101/9f3c") for path in objects.rglob("*.parquet")]
+    assert sorted(map(str, left)) == sorted([name, f"{db}/{name}_2"])
+
+
 def test_without_garbage_collection_nothing_is_deleted(lake):
     table_of(lake, [1], [2], **{"gc.enabled": "false"})
     before = stored(lake)
