@@ -45,6 +45,8 @@ _STRAY_S = 60.0
 _GIVEN_UP_S = 24 * 3600.0
 """Events that a topic did not take within this time after the end of a job run are given up: they stay in the
 record."""
+_PAGE, _LIST_MAX_S = 1000, 60.0
+"""For each page of events the next listing comes one round later, so an open job run costs a page a round."""
 _READ_MAX, _READERS = 160, 16
 """How many events are read before they are sent, and how many at a time."""
 _STOP_WITHIN_S = 20.0
@@ -53,11 +55,17 @@ _ENDS = (EventType.JOB_RUN_SUCCEEDED, EventType.JOB_RUN_FAILED, EventType.JOB_RU
 
 @dataclass
 class _Delivery:
-    """The delivery of one job run's events: which are sent, the job run as last read, when to try again."""
+    """The delivery of one job run's events: which are sent, the job run as last read, when to try again.
+
+    whole      the life whose end was seen, and since then all its events are recorded
+    list_s     when the events of an open job run are listed again
+    """
 
     sent: set[str] | None = None
     run: JobRun | None = None
     read_s: float = 0.0
+    whole: int | None = None
+    list_s: float = 0.0
     failures: int = 0
     not_before_s: float = 0.0
 
@@ -105,7 +113,7 @@ class Courier:
             self._strays_s = self._clock()
         for job_run_id in self._expected(strays):
             delivery = self._deliveries.setdefault(job_run_id, _Delivery())
-            if 0 < delivery.not_before_s - self._clock() <= _BACKOFF_MOST_S:
+            if self._lies_ahead(delivery.not_before_s, _BACKOFF_MOST_S):
                 continue
             try:
                 if self._is_ours(job_run_id, strays):
@@ -127,17 +135,27 @@ class Courier:
         if run is None:
             return
         topic = self._topic(run)
-        if run.state.ended:
+        if run.state.ended and delivery.whole != run.life:
             record_missing(self._state, run)
-        if topic is not None:
+            delivery.whole = run.life
+        if topic is not None and (run.state.ended or self._is_to_list(delivery)):
             if delivery.sent is None:
                 delivery.sent = self._outbox.sent(job_run_id)
             recorded = self._outbox.recorded(job_run_id)
             self._send(topic, run, recorded, delivery.sent)
+            delivery.list_s = self._clock() + min(_LIST_MAX_S, len(recorded) // _PAGE * _DELIVER_EVERY_S)
             if not run.state.ended and _says_the_end(recorded, run):
                 delivery.read_s = -_LOOK_S  # another dispatcher has ended it: read it at the next look
         if run.state.ended:
             self._finish(job_run_id)
+
+    def _is_to_list(self, delivery: _Delivery) -> bool:
+        """Whether the events of an open job run are listed now. Before we end they are: a successor may come late."""
+        return self._stopping.is_set() or not self._lies_ahead(delivery.list_s, _LIST_MAX_S)
+
+    def _lies_ahead(self, at_s: float, most_s: float) -> bool:
+        """Whether a time has not come. One further ahead than `most_s` has: the clock was set back since."""
+        return 0 < at_s - self._clock() <= most_s
 
     def _run(self, job_run_id: str, delivery: _Delivery) -> JobRun | None:
         """The job run: as we wrote it last, or as we read it some seconds ago. None: there is no such job run."""

@@ -89,7 +89,7 @@ def test_a_job_run_is_told_from_end_to_end():
 def test_every_type_has_a_schema_that_holds_its_events():
     failing = session(state=SessionState.FAILED, error="SchemaError: 'John' is no int64", error_named="SchemaError: a")
     events = [
-        *events_of_job_run(replace(job_run(), state=JobRunState.FAILED, finished_s=NOW_S + 9, error="x")),
+        *events_of_job_run(replace(job_run(), state=JobRunState.FAILED, finished_s=NOW_S + 9, error="x", unshown=True)),
         *events_of_session(failing, job_run()),
         *events_of_session(succeeded(session()), None),
         *events_of_session(session(state=SessionState.NOTHING_TO_DO, outcome=None), job_run()),
@@ -251,6 +251,46 @@ def test_a_topic_that_fails_is_tried_again_with_growing_waits_and_holds_nobody_u
     clock[0] += 300
     courier.deliver()
     assert Outbox(store).sent("run-0") == {"job_run.accepted~~0"}
+
+
+def test_a_topic_that_fails_costs_no_reading_of_all_sessions_at_each_retry(topic):
+    arn, received = topic
+    memory, clock = MemoryStore(), [NOW_S]
+    live_through(observed(memory))
+    store = CountingStore(memory)
+    courier = Courier(StateStore(store), arn.rpartition(":")[0] + ":made-much-later", clock=lambda: clock[0])
+    read = []
+    for _ in range(3):
+        store.reset()
+        courier.deliver()
+        read.append(sum("/sessions/" in path for _, path in store.requests))
+        clock[0] += 300
+    assert read[0] > 0 and read[1:] == [0, 0]
+    boto3.client("sns").create_topic(Name="made-much-later")
+    courier.deliver()
+    assert len(Outbox(memory).sent("run-1")) == len(TOLD) and Outbox(memory).expected() == []
+
+
+def test_the_more_events_an_open_job_run_has_the_more_rarely_they_are_listed(topic):
+    arn, _ = topic
+    memory, clock = MemoryStore(), [NOW_S]
+    observed(memory).accept(ACCEPTED)
+    events = [replace(event, ordinal=number) for event in events_of_job_run(ACCEPTED) for number in range(1, 5000)]
+    for event in events:
+        assert Outbox(memory).record(event)
+    Outbox(memory).mark_sent("run-1", [event.name for event in events])
+    store = CountingStore(memory)
+    courier = Courier(StateStore(store), arn, clock=lambda: clock[0])
+    for _ in range(30):
+        courier.deliver()
+        clock[0] += 2.0
+    pages = sum("list" in kind and path.endswith("/events/") for kind, path in store.requests)
+    assert 25 <= pages <= 45, "about one in each round"
+    last = events_of_job_run(replace(ACCEPTED, nearest_sla_s=900.0))[-1]
+    assert Outbox(memory).record(last)
+    courier._stopping.set()
+    courier.deliver()
+    assert last.name in Outbox(memory).sent("run-1"), "a dispatcher that ends looks once more"
 
 
 def test_events_do_not_wait_for_a_day_after_the_clock_was_set_back_by_one(topic):
