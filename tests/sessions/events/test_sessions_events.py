@@ -254,7 +254,7 @@ def test_a_topic_that_fails_is_tried_again_with_growing_waits_and_holds_nobody_u
 
 
 def test_a_topic_that_fails_costs_no_reading_of_all_sessions_at_each_retry(topic):
-    arn, received = topic
+    arn, _ = topic
     memory, clock = MemoryStore(), [NOW_S]
     live_through(observed(memory))
     store = CountingStore(memory)
