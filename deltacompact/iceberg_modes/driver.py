@@ -75,7 +75,7 @@ class ModeRun(Call[Plan, Result]):
         reader = StateReader(store)
         table, state = self.table, reader.read(self.table.metadata, self.branch)
         left = left_behind(store, state, self.signs, self._tell_waiting)
-        plan = self._planned(document, state, left, landed_inputs(store, state, reader, left, self.mode.name))
+        plan = self._planned(document, state, left, landed_inputs(state, reader, left, self.mode.name))
         result = steps.result(self, plan)
         result.notes += [*map(_at_work, left.live), *left.notes]
         if left.dead:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -32,11 +33,13 @@ from deltacompact.base.errors import (
     StoreError,
 )
 from deltacompact.iceberg.table import locations
+from deltacompact.iceberg_modes import driver
 from deltacompact.iceberg_modes.journal import signs_of_life
 from deltacompact.iceberg_modes.journal.journal import Journal, TakenOverError, file_document, file_of, folder_of
 from deltacompact.iceberg_modes.journal.signs_of_life import Signs
 from deltacompact.iceberg_modes.rewrite import writing
 from deltacompact.iceberg_modes.rewrite.plan_document import plan_document
+from deltacompact.storage.local import LocalStore
 
 
 @pytest.mark.slow
@@ -464,6 +467,42 @@ def test_a_cluster_that_is_down_while_rows_are_followed_leaves_them_to_the_next_
     assert (lake.rewrite(T).resumed, written) == (2, [])
     assert len(ids(lake)) == len(LIVING) - 1
     assert Storage(lake).orphans() == []
+
+
+def test_the_records_of_a_dead_session_are_read_side_by_side(lake, monkeypatch):
+    """Once to plan, and once by the new holder: who was replaced may have put more of them."""
+    table_of(lake)
+    killed_before_commit(lake)
+    read, both = LocalStore.get, threading.Barrier(2, timeout=20)
+    records = []
+
+    def get(store, path):
+        if "written-" in path:
+            records.append(path)
+            both.wait()
+        return read(store, path)
+
+    monkeypatch.setattr(LocalStore, "get", get)
+    assert lake.rewrite(T, min_input_files=2).resumed == 2
+    assert len(records) == 2 * 2
+
+
+def test_a_journal_that_another_run_clears_while_we_plan_is_its_business(lake, monkeypatch):
+    table_of(lake)
+    session = killed_before_commit(lake)
+    look, others = driver.left_behind, Lake(lake.folder, lake.name)
+
+    def looked(*given):
+        left = look(*given)
+        assert [dead.session for dead in left.dead] == [session]
+        monkeypatch.setattr(driver, "left_behind", look)
+        assert others.rewrite(T).resumed == 2
+        return left
+
+    monkeypatch.setattr(driver, "left_behind", looked)
+    assert lake.rewrite(T, min_input_files=2).nothing_to_do
+    assert ids(lake) == LIVING
+    assert (journals(lake), Storage(lake).orphans()) == ([], [])
 
 
 def test_other_tables_and_branches_do_not_take_a_journal(lake, written):

@@ -143,10 +143,10 @@ def everything_in(store: ObjectStore, folder: str) -> tuple[ObjectStore, list[Ob
     return found, list(found.list(name))
 
 
-def listed(store: ObjectStore, folder: str, beginning: str) -> list[str]:
-    """The locations of the objects in a folder whose names start with `beginning`."""
+def listed(store: ObjectStore, folder: str, beginning: str) -> dict[str, int]:
+    """The objects in a folder whose names start with `beginning`: their sizes by location."""
     found, name = open_object(store, readable(f"{folder}/{beginning}"))
-    return [f"{folder}/{stat.path.rpartition('/')[2]}" for stat in found.list(name)]
+    return {f"{folder}/{stat.path.rpartition('/')[2]}": stat.bytes for stat in found.list(name)}
 
 
 def bytes_of(store: ObjectStore, location: str) -> int | None:

@@ -28,8 +28,10 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from deltacompact.base.errors import ConflictError, CorruptionError
+from deltacompact.base.partitions import side_by_side
 from deltacompact.iceberg.table import locations
 from deltacompact.iceberg.table.content_files import Content, ContentFile
+from deltacompact.iceberg.table.table_state import READS_AT_ONCE
 from deltacompact.iceberg_modes.journal.signs_of_life import Holder
 from deltacompact.iceberg_modes.plan_envelope import mode_of, plain, value_of
 from deltacompact.storage.checksummed import is_whole, with_checksum
@@ -215,14 +217,13 @@ def name_of_files(session: str) -> str:
     return f"{session}-"
 
 
-def files_of(store: ObjectStore, session: str, folders: Iterable[str]) -> list[str]:
-    """The locations of a session's files in these folders, each file once."""
+def files_of(store: ObjectStore, session: str, folders: Iterable[str]) -> dict[str, int]:
+    """A session's files in these folders, each once: their sizes by location."""
     one_spelling = {locations.folder_identity(folder): folder.rstrip("/") for folder in folders}
-    return [
-        location
-        for folder in one_spelling.values()
-        for location in locations.listed(store, folder, name_of_files(session))
-    ]
+    found: dict[str, int] = {}
+    for folder in one_spelling.values():
+        found |= locations.listed(store, folder, name_of_files(session))
+    return found
 
 
 def other_than(files: Iterable[str], kept: Iterable[str]) -> list[str]:
@@ -236,24 +237,24 @@ def read(store: ObjectStore, session: str, paths: Iterable[str]) -> Records:
     folder = folder_of(session)
     names = sorted(path.removeprefix(folder) for path in paths)
     plan = plan_of(store, session)
+    records = [name for name in names if name.startswith(("written-", "commit-", "holder-"))]
+    bodies = side_by_side(records, lambda name: _opened(store, folder + name), READS_AT_ONCE)
     groups: list[WrittenGroup] = []
     commits: dict[int, tuple[int, ...]] = {}
     added: dict[int, tuple[str, ...]] = {}
     delete: tuple[str, ...] | None = None
-    for name in names:
-        if name.startswith(("written-", "commit-", "holder-")):
-            body = _opened(store, folder + name)
-            try:
-                match name.partition("-")[0]:
-                    case "written":
-                        groups += [_written_group(record) for record in body["groups"]]
-                    case "commit":
-                        commits[int(body["snapshot_id"])] = tuple(body["groups"])
-                        added[int(body["snapshot_id"])] = tuple(body.get("files", ()))
-                    case _ if "delete" in body:
-                        delete = tuple(body["delete"])
-            except (KeyError, TypeError, ValueError) as error:
-                raise UntrustedError(f"{folder}{name} is damaged: {error}") from error
+    for name, body in zip(records, bodies, strict=True):
+        try:
+            match name.partition("-")[0]:
+                case "written":
+                    groups += [_written_group(record) for record in body["groups"]]
+                case "commit":
+                    commits[int(body["snapshot_id"])] = tuple(body["groups"])
+                    added[int(body["snapshot_id"])] = tuple(body.get("files", ()))
+                case _ if "delete" in body:
+                    delete = tuple(body["delete"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise UntrustedError(f"{folder}{name} is damaged: {error}") from error
     return Records(plan, tuple(sorted(groups, key=lambda group: group.number)), commits, delete, added)
 
 

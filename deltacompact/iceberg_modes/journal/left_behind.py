@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from deltacompact.base.errors import NotFoundError
 from deltacompact.base.wording import text_of
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes.journal import journal as journals
-from deltacompact.iceberg_modes.journal.journal import FOLDER, Planned, UntrustedError
+from deltacompact.iceberg_modes.journal.journal import FOLDER, Planned, Records, UntrustedError
 from deltacompact.iceberg_modes.journal.signs_of_life import Signs
 from deltacompact.iceberg_modes.plan_envelope import all_input_paths
 from deltacompact.storage.objects import ObjectStat, ObjectStore, by_folder
@@ -35,10 +35,11 @@ def no_tell(session: str, wait_s: float, ahead_s: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LeftSession:
-    """A session that has a journal."""
+    """A session that has a journal. `records`: those of a dead one, as they were found."""
 
     session: str
     plan: Planned
+    records: Records | None = field(default=None, hash=False)
 
     @property
     def files(self) -> frozenset[str]:
@@ -75,8 +76,7 @@ def left_behind(store: ObjectStore, state: TableState, signs: Signs, tell: Tell 
             if _is_alive(store, session, stats, signs, tell):
                 live.append(found)
                 continue
-            journals.read(store, session, paths)
-            dead.append(found)
+            dead.append(replace(found, records=journals.read(store, session, paths)))
         except NotFoundError:
             continue  # another process is clearing this journal
         except UntrustedError as error:

@@ -32,7 +32,6 @@ from deltacompact.iceberg.table.metadata import Ref
 from deltacompact.iceberg.table.other_heads import other_heads
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
-from deltacompact.iceberg_modes.journal import journal as journals
 from deltacompact.iceberg_modes.journal.journal import (
     Journal,
     Planned,
@@ -52,17 +51,13 @@ Resumption: TypeAlias = Callable[[Planned, Sequence[WrittenGroup], TableState], 
 """What a mode proposes on the current head, of groups that a dead session had written."""
 
 
-def landed_inputs(
-    store: ObjectStore, state: TableState, reader: StateReader, left: SessionsLeft, mode: str
-) -> frozenset[str]:
+def landed_inputs(state: TableState, reader: StateReader, left: SessionsLeft, mode: str) -> frozenset[str]:
     """The data files of groups that dead sessions of a mode committed."""
     found: set[str] = set()
     for dead in left.dead:
-        if dead.plan.mode == mode:
-            paths = [stat.path for stat in store.list(journals.folder_of(dead.session))]
-            records = journals.read(store, dead.session, paths)
-            for number in _landed(records, state, reader)[0]:
-                found |= input_paths(records.plan.body["groups"][number])
+        if dead.plan.mode == mode and dead.records is not None:
+            for number in _landed(dead.records, state, reader)[0]:
+                found |= input_paths(dead.plan.body["groups"][number])
     return frozenset(found)
 
 
@@ -108,7 +103,8 @@ def _resumed(
     if records.delete is not None:  # by a version that compared spellings, perhaps
         return Resumed(), other_than(records.delete, in_table)
     waiting = [group for group in records.groups if group.number not in landed]
-    intact = [group for group in waiting if _is_intact(store, group)] if resumption is not None else []
+    folders = [state.metadata.data_folder, *(file.path.rpartition("/")[0] for file in _outputs(records))]
+    intact = _intact(waiting, files_of(store, held.session, folders)) if resumption is not None else []
     planned = records.plan.body["groups"]
     tries = Tries(held, [group.number for group in intact])
     committed = _committed(tries, table, committer, records.plan, intact, resumption) if resumption and intact else None
@@ -133,7 +129,6 @@ def _resumed(
     }
     kept = {file.path for group in records.groups if group.number in tried for file in group.outputs} | in_table | added
     kept.update(*(files for number, files in records.added.items() if number not in state.metadata.snapshots))
-    folders = [state.metadata.data_folder, *(file.path.rpartition("/")[0] for file in _outputs(records))]
     unwanted = other_than(files_of(store, held.session, folders), kept) + _drafts(store, records, committed)
     notes = []
     if landed:
@@ -177,9 +172,12 @@ def _drafts(store: ObjectStore, records: Records, committed: Committed[Any] | No
     return unnamed_drafts(store, metadata, failed)
 
 
-def _is_intact(store: ObjectStore, group: WrittenGroup) -> bool:
-    sizes = {file.path: file.file_bytes for file in group.outputs}
-    return all(locations.bytes_of(store, path) == size for path, size in sizes.items())
+def _intact(groups: Sequence[WrittenGroup], found: Mapping[str, int]) -> list[WrittenGroup]:
+    """The groups whose files are all there, and whole."""
+    there = {(file_name(location), size) for location, size in found.items()}
+    return [
+        group for group in groups if there.issuperset((file_name(file.path), file.file_bytes) for file in group.outputs)
+    ]
 
 
 def _landed(records: Records, state: TableState, reader: StateReader) -> tuple[set[int], set[str]]:
