@@ -11,7 +11,7 @@ All of this comes from the logs. `versions.py` checks which versions can still b
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Container
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -57,19 +57,25 @@ class VersionMade:
 
 def history(catalog: Streams, table_id: str, partition: Partition) -> list[VersionMade]:
     """Every version of a partition, the oldest first."""
-    chain = list(catalog.log(table_id, partition).chain())
-    return [_entry(partition, chain[:number], state) for number, state in enumerate(chain)]
+    made: list[VersionMade] = []
+    before, held = None, set[tuple[str, ...]]()
+    for state in catalog.log(table_id, partition).chain():
+        made.append(_entry(partition, before, held, state))
+        before = state
+        held.add(_held(state))
+    return made
 
 
-def _made_by(before: Sequence[StreamState], state: StreamState) -> str:
-    if not before:
+def _made_by(before: StreamState | None, held: Container[tuple[str, ...]], state: StreamState) -> str:
+    """`before`: the version before. `held`: what all earlier ones held."""
+    if before is None:
         return "create"
     if state.opened.taken_out is not None:
         return "retract"
     if state.commits and state.commits[0].commit_id == state.opened.lineage:  # a restatement names itself
         return "restate"
-    descends = before[-1].retracted_by(state.opened.lineage) is not None
-    return "compact" if descends or _held(state) not in map(_held, before) else "rollback"
+    descends = before.retracted_by(state.opened.lineage) is not None
+    return "compact" if descends or _held(state) not in held else "rollback"
 
 
 def _held(state: StreamState) -> tuple[str, ...]:
@@ -77,16 +83,18 @@ def _held(state: StreamState) -> tuple[str, ...]:
     return tuple(file.path for file in state.compacted.files) if state.compacted else ()
 
 
-def _entry(partition: Partition, before: Sequence[StreamState], state: StreamState) -> VersionMade:
+def _entry(
+    partition: Partition, before: StreamState | None, held: Container[tuple[str, ...]], state: StreamState
+) -> VersionMade:
     time_ms, compacted, time = state.opened.time_ms, state.compacted, None
     with contextlib.suppress(InputError):
         time = moment_at(time_ms) if time_ms else None
-    operation = _made_by(before, state)
+    operation = _made_by(before, held, state)
     rows, files = (compacted.rows, len(compacted.files)) if compacted else (0, 0)
-    former, now = _files(before[-1]) if before else {}, _files(state)
+    former, now = _files(before) if before else {}, _files(state)
     added, removed = now.keys() - former.keys(), former.keys() - now.keys()
     marked = [former[path].live_rows - now[path].live_rows for path in former.keys() & now.keys()]
-    known = {commit.commit_id for commit in before[-1].commits} if before else set()
+    known = {commit.commit_id for commit in before.commits} if before else set()
     return VersionMade(
         partition,
         state.version,

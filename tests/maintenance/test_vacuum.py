@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import os
@@ -26,8 +27,10 @@ from tables import problems
 from deltacompact import DeltaStreamCatalog, InputError, NotFoundError, Settings, StoreError, compact
 from deltacompact.cli import run as command_line
 from deltacompact.delta_streams.file_lists import publish
+from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.paths import StreamPaths
 from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S
+from deltacompact.maintenance.vacuum.chain import read_chain
 from deltacompact.maintenance.vacuum.context import VacuumContext
 from deltacompact.maintenance.vacuum.listing import StreamListing
 from deltacompact.maintenance.vacuum.vacuum import VacuumResult, vacuum
@@ -503,3 +506,25 @@ def test_lists_of_versions_that_are_forgotten_go_with_them() -> None:
     vacuum(cleaned_days_later, "t", held=held)
     assert {stat.path for stat in store.list("t/published/")} == before - set(published[0])
     assert set(published[1]) | foreign < before
+
+
+def test_a_long_history_is_never_held_in_memory_at_once() -> None:
+    """A year has 8,760 hourly versions, each with a list of all files."""
+    made = DeltaStreamCatalog(MemoryStore())
+    made.create_table("t", (), ["k"])
+    for key in range(12):
+        made.append("t", rows(key))
+        compact("t", delta_catalog_client=made, settings=LOCAL)
+    log = days_later(made.store).log("t", made.partition("t", None))
+    del made
+    gc.collect()
+    before = _states_in_memory()
+    assert max(_states_in_memory() for _ in log.chain()) <= before + 4
+    listing = StreamListing.of(log.store, log.paths, time.time() + 4 * DAYS)
+    chain = read_chain(log, listing, {})
+    assert (len(chain.sealed), len(chain.retained), chain.is_whole) == (12, 1, True)
+    assert _states_in_memory() <= before + 4
+
+
+def _states_in_memory() -> int:
+    return sum(isinstance(each, StreamState) for each in gc.get_objects())

@@ -133,11 +133,12 @@ class StreamLog:
             version, listed = successor, None
 
     def chain(self) -> Iterator[StreamState]:
-        """Every version from the genesis to the active one."""
+        """Every version from the genesis to the active one. It remembers none: each has a list of all its files."""
         state = self.state(GENESIS)
         yield state
         while state.sealed:
             state = self.state(state.sealed.successor)
+            self._keep(self._active, state.version)
             yield state
 
     def since(self, is_begin: Callable[[StreamState], bool], strictly: bool = False) -> list[StreamState]:
@@ -319,11 +320,14 @@ class StreamLog:
         """The active version is this one. Forget those before the last one: who follows a stream for months would
         remember the files of all its versions."""
         if version != (former := self._active):
-            kept = (former, version)
-            self._seen = only(self._seen, kept)
-            self._unlisted = only(self._unlisted, kept)
-            self._head.keep(kept)
+            self._keep(former, version)
             self._active = version
+
+    def _keep(self, *versions: str) -> None:
+        """Forget all other versions."""
+        self._seen = only(self._seen, versions)
+        self._unlisted = only(self._unlisted, versions)
+        self._head.keep(versions)
 
     def _hinted(self, strictly: bool = False) -> tuple[str, list[ObjectStat] | None]:
         """The version from which to follow seals: the head's version, or the genesis.

@@ -7,7 +7,7 @@ read: 2-77b1…, 3-9c…               2-77b1… was sealed an hour ago: a reade
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from deltacompact.delta_streams.log.log import StreamLog
@@ -20,43 +20,48 @@ from deltacompact.storage.identity import file_name, identity_of_uri
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """The versions that this vacuum has `read`, up to the active one, and (`past`) earlier ones, known from a mark."""
+    """All versions. Only the retained ones have their files: a year of hourly versions would fill the memory.
 
-    read: list[StreamState]
-    past: Mapping[str, SealedVersion]
+    retained    the active version, and before it those sealed within the minimum age, which readers may still read
+    sealed      what is remembered of each other version than the active one
+    sessions    the sessions that published the versions that this vacuum has read
+    is_whole    whether it has read all versions
+    """
+
+    retained: tuple[StreamState, ...]
+    sealed: Mapping[str, SealedVersion]
+    sessions: frozenset[str]
+    is_whole: bool
+
+    @classmethod
+    def of(cls, read: Iterable[StreamState], past: Mapping[str, SealedVersion], listing: StreamListing) -> Chain:
+        """The versions of `past`, and the later ones up to the active one."""
+        retained, sealed, sessions = list[StreamState](), dict(past), set[str]()
+        for state in read:
+            retained.append(state)
+            if state.compacted:
+                sessions.add(state.compacted.session_id)
+            if state.sealed:
+                names = tuple(sorted(referenced_names(state)))
+                sealed[state.version] = SealedVersion(state.tail, state.manifests, names)
+                if listing.is_old_since(sealed_s(listing, state)):
+                    retained.clear()
+        return cls(tuple(retained), sealed, frozenset(sessions), not past)
 
     @property
     def active(self) -> StreamState:
-        return self.read[-1]
-
-    @property
-    def sealed(self) -> dict[str, SealedVersion]:
-        """All sealed versions, that is, all but the active one."""
-        read = {
-            state.version: SealedVersion(state.tail, state.manifests, tuple(sorted(referenced_names(state))))
-            for state in self.read
-            if state.sealed
-        }
-        return {**self.past, **read}
+        return self.retained[-1]
 
     @property
     def referenced(self) -> frozenset[str]:
         """The names of all files that were ever appended by reference and look like names of ours."""
-        past = (known.referenced for known in self.past.values())
-        return frozenset[str]().union(*past, *map(referenced_names, self.read))
+        return referenced_names(self.active).union(*(known.referenced for known in self.sealed.values()))
 
     @property
     def tails(self) -> dict[str, int]:
         """The number of log entries of each version."""
-        past = {version: known.tail for version, known in self.past.items()}
-        return {**past, **{state.version: state.tail for state in self.read}}
-
-    def retained(self, listing: StreamListing) -> Iterator[StreamState]:
-        """The active version, and versions sealed within the minimum age, which readers may still read."""
-        for state in reversed(self.read):
-            if state.sealed and listing.is_old_since(sealed_s(listing, state)):
-                return
-            yield state
+        sealed = {version: known.tail for version, known in self.sealed.items()}
+        return {**sealed, self.active.version: self.active.tail}
 
 
 def read_chain(log: StreamLog, listing: StreamListing, past: Mapping[str, SealedVersion]) -> Chain:
@@ -66,7 +71,7 @@ def read_chain(log: StreamLog, listing: StreamListing, past: Mapping[str, Sealed
     reading it raises an error that says what is wrong.
     """
     if not past or not listing.have_logs(past):
-        return Chain(list(log.chain()), {})
+        return Chain.of(log.chain(), {}, listing)
     state = log.active(strictly=True)
     read = [state]
     while (parent := state.opened.parent) is not None:
@@ -74,9 +79,9 @@ def read_chain(log: StreamLog, listing: StreamListing, past: Mapping[str, Sealed
             break
         state = log.state(parent)
         if state.sealed is None or state.sealed.successor != read[0].version:
-            return Chain(list(log.chain()), {})
+            return Chain.of(log.chain(), {}, listing)
         read.insert(0, state)
-    return Chain(read, {version: past[version] for version in past if version != read[-1].version})
+    return Chain.of(read, {version: past[version] for version in past if version != read[-1].version}, listing)
 
 
 def referenced_names(state: StreamState) -> frozenset[str]:

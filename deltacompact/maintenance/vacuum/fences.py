@@ -42,7 +42,7 @@ def _may_publish(name: str, listing: StreamListing, chain: Chain) -> bool:
     """Whether the session could still seal its base: the base has no seal and no fence for the session."""
     if listing.paths.session(name) + PLAN not in listing.all:  # a session puts its plan before anything else
         return False
-    if any(state.compacted and state.compacted.session_id == name for state in chain.read):
+    if name in chain.sessions:
         return False  # it has published: its base has a seal
     base = base_of(listing.store, listing.paths, name)  # None: a rehash or a writer, which refuse to commit old files
     return base == chain.active.version and name not in chain.active.fences

@@ -35,11 +35,10 @@ def unreached_logs(
     objects of a request, and not the others. So a vacuum that dies halfway leaves no hole in a log. The first entry
     goes last, because it names the parent: the next vacuum still finds the log.
     """
-    sealed = chain.sealed.keys() - {chain.active.version}
     logs = [
         sorted(log, key=lambda stat: stat.path, reverse=True)
         for version, log in attempts(listing, evidence, chain).items()
-        if all(map(listing.is_old, log)) and (opened := objects.opened(version)) and opened.parent in sealed
+        if all(map(listing.is_old, log)) and (opened := objects.opened(version)) and opened.parent in chain.sealed
     ]
     return [tuple(filter(None, entries)) for entries in zip_longest(*logs)]
 

@@ -51,8 +51,7 @@ class ReachableFiles:
 
     def reached(self) -> Reached:
         """The objects that retained versions need, and the bodies of log entries of every version in the chain."""
-        retained = self._chain.retained(self._listing)
-        needed = {path for state in retained for path in self._paths_of(state)}
+        needed = {path for state in self._chain.retained for path in self._paths_of(state)}
         bodies = {path for known in self._chain.sealed.values() for path in known.manifests}
         return Reached(self._listing.store, needed | bodies | set(self._chain.active.manifests))
 

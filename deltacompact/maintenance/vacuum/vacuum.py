@@ -224,7 +224,7 @@ class _Vacuum:
             for stats in requests:
                 self._store.delete([stat.path for stat in stats])
             discard(self._store, begun)
-            full_s = mark.full_s if mark and chain.past else self._now_s
+            full_s = self._now_s if chain.is_whole or not mark else mark.full_s
             with contextlib.suppress(Exception):  # without it, the next vacuum reads more
                 self._put_mark(result, listing, chain, unreached, evidence, full_s)
         return result
@@ -236,7 +236,7 @@ class _Vacuum:
 
     def _forgotten_lists(self, listing: StreamListing, chain: Chain) -> list[ObjectStat]:
         """Lists of the files of versions that nobody may read any more, for other engines."""
-        retained = {state.version for state in chain.retained(listing)}
+        retained = {state.version for state in chain.retained}
         lists = self._held.version_lists(self.partition)
         return [stat for stat in lists if listing.is_old(stat) and listed_version(stat.path) not in retained]
 
@@ -270,7 +270,7 @@ class _Vacuum:
         gone = {stat.path for stat in result.deleted}
         settled = gone | {stat.path for stat in result.doubtful}  # doubtful objects wait for an entry, not for an age
         ages = [stat.modified_s for stat in unreached if stat.path not in settled]
-        ages += [sealed_s(listing, state) for state in chain.retained(listing) if state.sealed]
+        ages += [sealed_s(listing, state) for state in chain.retained if state.sealed]
         logs = attempts(listing, evidence, chain).values()
         ages += [max(stat.modified_s for stat in log) for log in logs if not gone.issuperset(_paths(log))]
         mark = VacuumMark(
