@@ -10,8 +10,10 @@ stays although it has dead rows has a deletion vector, which names its bitmap.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +37,20 @@ Masks = dict[Ordinal, npt.NDArray[np.uint8]]
 """By ordinal: one bit for each row of the file, least significant first, set if the row lives."""
 
 _SCHEMA = pa.schema([("ordinal", pa.uint32()), ("bits", pa.large_binary()), ("crc32", pa.uint32())])
+
+
+@contextlib.contextmanager
+def naming_file(path_of: Callable[[int], str]) -> Iterator[None]:
+    """Turn a kernel's ValueError about a row of a source into a CorruptionError that names the file."""
+    try:
+        yield
+    except ValueError as error:
+        if (named := re.match(r"file ordinal (\d+) ", str(error))) is None:
+            raise
+        path, what = path_of(int(named[1])), str(error)[named.end() :]
+        raise CorruptionError(
+            f"{path}: the primary key index contradicts the live rows of this file: {what}"
+        ) from error
 
 
 def write_masks(store: ObjectStore, path: str, masks: Masks) -> None:

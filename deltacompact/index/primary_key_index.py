@@ -23,6 +23,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from deltacompact import _kernels
@@ -30,7 +31,7 @@ from deltacompact.base.errors import CorruptionError, InputError
 from deltacompact.base.limits import ReadLimits
 from deltacompact.base.model import FORMAT_VERSION, ObjectRef
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
-from deltacompact.index.entries import TOMBSTONE, Entries, fields, none
+from deltacompact.index.entries import TOMBSTONE, Entries, fields
 from deltacompact.index.index_files import IndexFile, read_bucket
 from deltacompact.index.keys import ENCODING_VERSION, Encoding, KeyClass, KeyColumn, SortColumn
 from deltacompact.index.remap import Relocation, Relocator
@@ -259,20 +260,27 @@ def empty_manifest(encoding: Encoding, hash_bucket_count: int) -> IndexManifest:
     return IndexManifest(encoding, (((),) * hash_bucket_count,), 0, 0)
 
 
-def renumbered(entries: Entries, ordinals: Mapping[ChainFileNumber, Ordinal]) -> Entries:
-    """The entries with session ordinals instead of file numbers. Raises CorruptionError for an unknown file number."""
-    if not len(entries):
-        return none(entries.shape[1])
-    entries = entries.copy()
-    view = fields(entries)
-    numbers = view["file"].astype(np.int64)
-    known = np.array(sorted(ordinals), np.int64)
-    target = np.array([ordinals[number] for number in sorted(ordinals)], np.uint32)
-    live = numbers != TOMBSTONE
-    indices = np.searchsorted(known, numbers)
-    clipped = np.minimum(indices, max(0, len(known) - 1))
-    if live.any() and (not len(known) or (known[clipped][live] != numbers[live]).any()):
-        raise CorruptionError("the primary key index points to a file that the compacted delta does not have")
-    if len(known):
-        view["file"] = np.where(live, target[clipped], np.uint32(TOMBSTONE))
-    return entries
+@dataclass(frozen=True, slots=True)
+class FileOrdinals:
+    """The session ordinals of the files that an index points to. `numbers` ascend; `path` names the index in errors."""
+
+    numbers: npt.NDArray[np.uint32]
+    ordinals: npt.NDArray[np.uint32]
+    path: str
+
+    @classmethod
+    def of(cls, ordinals: Mapping[ChainFileNumber, Ordinal], path: str) -> FileOrdinals:
+        known = sorted(ordinals.items())
+        numbers, own = np.array([*known, (TOMBSTONE, TOMBSTONE)], np.uint32).T.copy()
+        return cls(numbers, own, path)
+
+    def renumbered(self, entries: Entries) -> Entries:
+        """The entries with session ordinals instead of file numbers. Raises CorruptionError for an unknown file."""
+        entries = entries.copy()
+        view = fields(entries)
+        places = np.searchsorted(self.numbers, view["file"])
+        if (unknown := self.numbers[places] != view["file"]).any():
+            number = view["file"][unknown][0]
+            raise CorruptionError(f"{self.path}: the index points to file {number}, which its version does not have")
+        view["file"] = self.ordinals[places]
+        return entries

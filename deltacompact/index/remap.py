@@ -123,6 +123,7 @@ class Relocator:
         self._store = store
         self._limits = limits
         self._relocations = relocations
+        self._numbers = functools.cache(lambda number: _numbers(relocations[number]))
         self._ranks = functools.cache(self._load)
         self._moves = functools.cache(self._load_moves)
 
@@ -130,7 +131,7 @@ class Relocator:
         """The entries with pointers to current files. Raises CorruptionError if an entry points to a dead row."""
         own = False
         for number, relocation in enumerate(self._relocations):
-            if not _kernels.points_into(entries, _numbers(relocation)):
+            if not _kernels.points_into(entries, self._numbers(number)):
                 continue
             if not own:
                 entries, own = entries.copy(), True
@@ -152,7 +153,7 @@ class Relocator:
         files, lives = np.full(len(rows), number, np.uint32), np.ones(len(rows), bool)
         places = rows.astype(np.uint64)
         for step, relocation in enumerate(self._relocations):
-            here = np.flatnonzero(lives & np.isin(files, _numbers(relocation)))
+            here = np.flatnonzero(lives & np.isin(files, self._numbers(step)))
             for source in set(files[here].tolist()):
                 own = here[files[here] == source]
                 own_rows = places[own].astype(np.int64)
@@ -166,7 +167,7 @@ class Relocator:
     def _move(self, number: int, relocation: Relocation, entries: Entries) -> None:
         """Replace the entries' pointers into files whose rows were laid out by columns."""
         view = fields(entries)
-        here = np.flatnonzero(np.isin(view["file"], _numbers(relocation)))
+        here = np.flatnonzero(np.isin(view["file"], self._numbers(number)))
         files, rows = np.ascontiguousarray(view["file"][here]), np.ascontiguousarray(view["row"][here])
         view["file"][here], view["row"][here] = self._places(number, relocation, files, rows)
 
@@ -189,9 +190,7 @@ class Relocator:
         files = self._relocations[number].files
         paths = list(dict.fromkeys(file.masks_path for file in files))
         masks = dict(zip(paths, read_each_masks(self._store, paths, self._limits), strict=True))
-        ranks = _kernels.SurvivorRanks(
-            _numbers(self._relocations[number]), np.array([file.rows for file in files], np.int64)
-        )
+        ranks = _kernels.SurvivorRanks(self._numbers(number), np.array([file.rows for file in files], np.int64))
         for file in files:
             ranks.fill(file.number, masks[file.masks_path][file.ordinal])
         return ranks

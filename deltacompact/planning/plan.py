@@ -24,7 +24,7 @@ from deltacompact.base.model import INT64_MAX, Clustered, DataFile, OperationTyp
 from deltacompact.base.numbers import ChainFileNumber, DeltaFileNumber, Ordinal
 from deltacompact.base.settings import Options
 from deltacompact.index.keys import Encoding
-from deltacompact.index.primary_key_index import IndexManifest
+from deltacompact.index.primary_key_index import FileOrdinals, IndexManifest
 from deltacompact.layout.cluster_by import ClusterColumn
 from deltacompact.layout.value_ranges import ValueRanges, stored_ranges
 from deltacompact.planning import sizing
@@ -172,8 +172,9 @@ class CompactionPlan:
         return np.array([source.position for source in self.sources], np.int64)
 
     @property
-    def base_ordinals(self) -> dict[ChainFileNumber, Ordinal]:
-        return {ChainFileNumber(source.file.number): source.ordinal for source in self.sources if source.in_base}
+    def base_ordinals(self) -> FileOrdinals:
+        known = {ChainFileNumber(source.file.number): source.ordinal for source in self.sources if source.in_base}
+        return FileOrdinals.of(known, self.input.index.path if self.input.index else "")
 
     def number_of(self, source: SourceFile) -> ChainFileNumber:
         """The file number of a source: base files keep theirs, delta files get the next numbers in fold order."""

@@ -22,7 +22,7 @@ from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.base.model import DataFile, OperationType, Partition, Table
 from deltacompact.base.settings import DEFAULTS
 from deltacompact.index.keys import Encoding
-from deltacompact.index.live_bitmaps import live_bits, live_mask
+from deltacompact.index.live_bitmaps import live_bits, live_mask, naming_file
 from deltacompact.index.primary_key_index import empty_manifest, read_manifest
 from deltacompact.index.remap import Relocator
 from deltacompact.index.sort_widths import measured
@@ -180,10 +180,11 @@ def live_sources(
     for _, new, found in base.newest_of_each(store, new_of_bucket, decided.encoding, relocator, limits):
         folded = Folded(new, iter([found]), decided.encoding, decided.positions, decided.tombstone_retention)
         run, dead_ordinals, dead_rows = _kernels.changes(found, np.concatenate(list(folded)))
-        ranks.unmark(dead_ordinals, dead_rows)
         split = _kernels.PointerSplit(np.zeros(len(ordinals), np.uint32), 1)
         split.push_entries(run)
-        ranks.mark(*split.finish()[:2])
+        with naming_file(lambda ordinal: decided.sources[ordinal].file.path):
+            ranks.unmark(dead_ordinals, dead_rows)
+            ranks.mark(*split.finish()[:2])
     lives = [(source, ranks.mask(source.ordinal)) for source in decided.sources]
     return [(source, mask) for source, mask in lives if mask.any()]
 

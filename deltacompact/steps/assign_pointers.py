@@ -26,7 +26,7 @@ from deltacompact.base.numbers import Ordinal
 from deltacompact.index.entries import Entries
 from deltacompact.index.index_files import Closing, IndexFile, bucket_writer
 from deltacompact.index.keys import Encoding
-from deltacompact.index.live_bitmaps import LiveBits, write_masks
+from deltacompact.index.live_bitmaps import LiveBits, naming_file, write_masks
 from deltacompact.index.primary_key_index import IndexManifest, read_index
 from deltacompact.planning.pointer_map import PointerMap, SourceGroup
 from deltacompact.steps.shuffle import All, Arrays, Groups, Parcel, received, stored, taken_of_each
@@ -172,10 +172,12 @@ def _ranks(
     for ordinal, file in group.whole:
         ranks.fill(ordinal, bits.of(file))
     alive, died = [living for living, _ in sent], [dead for _, dead in sent if dead is not None]
-    for pointers in taken_of_each(store, died, number, reading):
-        ranks.unmark(*pointers)
-    for pointers in taken_of_each(store, alive, number, reading):
-        ranks.mark(*pointers)
+    paths = {ordinal: file.path for ordinal, file in group.whole}
+    with naming_file(lambda ordinal: paths.get(Ordinal(ordinal), f"file {ordinal} of this session")):
+        for pointers in taken_of_each(store, died, number, reading):
+            ranks.unmark(*pointers)
+        for pointers in taken_of_each(store, alive, number, reading):
+            ranks.mark(*pointers)
     write_masks(store, masks_path, {Ordinal(ordinal): ranks.mask(int(ordinal)) for ordinal in group.ordinals})
     return (ranks.ranks(*pointers).astype(np.uint32) for pointers in taken_of_each(store, alive, number, reading))
 

@@ -11,7 +11,7 @@ to session ordinals, in every round (paper, dedupe step and compaction rounds).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
@@ -21,17 +21,16 @@ import numpy.typing as npt
 from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
-from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.index.entries import GONE, TOMBSTONE, Entries, fields, none
 from deltacompact.index.index_files import BucketWriter, Closing, IndexFile, bucket_writer
 from deltacompact.index.keys import Encoding
 from deltacompact.index.primary_key_index import (
+    FileOrdinals,
     IndexManifest,
     newest_entries,
     read_index,
     read_runs,
     reencoded,
-    renumbered,
 )
 from deltacompact.index.remap import Relocator
 from deltacompact.steps.assign_pointers import Pointers, joined
@@ -70,7 +69,7 @@ class BaseIndex:
     """The index before a round. `ordinals` translates file numbers; None: the index has ordinals already."""
 
     manifest: IndexManifest
-    ordinals: Mapping[ChainFileNumber, Ordinal] | None = None
+    ordinals: FileOrdinals | None = None
 
     def chunks(
         self, store: ObjectStore, bucket: int, encoding: Encoding, ahead: ReadAhead | None = None
@@ -102,7 +101,7 @@ class BaseIndex:
 
     def _translated(self, entries: Entries, encoding: Encoding) -> Entries:
         entries = reencoded(entries, self.manifest.encoding, encoding)
-        return entries if self.ordinals is None else renumbered(entries, self.ordinals)
+        return entries if self.ordinals is None else self.ordinals.renumbered(entries)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,20 +6,23 @@ import dataclasses
 import math
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from budgets import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Oracle
-from tables import problems
+from tables import compacted_files, problems
 
 from deltacompact import DeltaStreamCatalog, Settings, compact
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import Limits
-from deltacompact.base.model import Partition
+from deltacompact.base.model import DataFile, Partition
 from deltacompact.executors.local import LocalExecutor
-from deltacompact.index.primary_key_index import IndexManifest, read_index, read_manifest
+from deltacompact.index.entries import TOMBSTONE, fields
+from deltacompact.index.live_bitmaps import LiveBits
+from deltacompact.index.primary_key_index import FileOrdinals, IndexManifest, read_index, read_manifest
 from deltacompact.maintenance.check import rehash_table
 from deltacompact.maintenance.vacuum.vacuum import vacuum
 from deltacompact.storage.memory import MemoryStore
@@ -149,3 +152,33 @@ def test_a_mask_that_was_overwritten_is_found(three_times_relocated: DeltaStream
     catalog.store.put(path, bytes(data))
     with pytest.raises(CorruptionError, match="CRC-32 of a mask differs"):
         list(entries(catalog))
+
+
+def test_a_file_whose_live_rows_contradict_the_index_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was a ValueError of the kernels about an ordinal."""
+    catalog = DeltaStreamCatalog(MemoryStore())
+    catalog.create_table("t", primary_keys=["k"])
+    catalog.append("t", pa.table({"k": range(99)}))
+    run(catalog)
+    (file,) = compacted_files(catalog)
+    catalog.append("t", pa.table({"k": [5]}), operation="delete")
+
+    def none_lives(_: object, asked: DataFile) -> np.ndarray | None:
+        return np.zeros(13, np.uint8) if asked.path == file.path else None
+
+    monkeypatch.setattr(LiveBits, "of", none_lives)
+    said = f"^{file.path}: the primary key index contradicts the live rows of this file: row 5 is not marked"
+    for work in (lambda: catalog.read("t"), lambda: run(catalog)):
+        with pytest.raises(CorruptionError, match=said):
+            work()
+
+
+def test_a_file_that_only_the_index_knows_is_named_with_the_index() -> None:
+    entries = np.zeros((3, 32), np.uint8)
+    fields(entries)["file"] = [15, TOMBSTONE, 14]
+    found = FileOrdinals.of({15: 1, 14: 0}, "t/index/1.json").renumbered(entries)
+    assert fields(found)["file"].tolist() == [1, TOMBSTONE, 0]
+    for known in ({14: 0}, {}):
+        with pytest.raises(CorruptionError, match=r"^t/index/1.json: the index points to file 15, which its version"):
+            FileOrdinals.of(known, "t/index/1.json").renumbered(entries)
+    assert len(FileOrdinals.of({}, "").renumbered(entries[:0])) == 0
