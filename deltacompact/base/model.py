@@ -38,6 +38,9 @@ ICEBERG = "iceberg://"
 """Of a catalog's URI: the name follows by which PyIceberg's configuration describes it."""
 CATALOG_VARIABLE = "DELTACOMPACT_CATALOG"
 """In the environment: the catalog where none is named."""
+
+DECODED_TIMES = 4
+"""A stored byte is taken to become about so many in memory, before anything is known of the file."""
 INT64_MAX = 2**63 - 1
 
 
@@ -360,7 +363,7 @@ class DataFile(HandedOver, UsersWords):
     @property
     def likely_decoded_bytes(self) -> int:
         """`decoded_bytes`, or a guess by the stored bytes where the log has none."""
-        return self.decoded_bytes or 4 * self.bytes
+        return self.decoded_bytes or DECODED_TIMES * self.bytes
 
     @property
     def live_rows(self) -> int:

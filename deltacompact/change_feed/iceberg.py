@@ -39,8 +39,6 @@ from deltacompact.reading.skipping import Skipping
 from deltacompact.tabular import schemas
 
 AsOf = str | int | datetime | None
-_UNPACKED = 4
-"""How many times as large rows are in memory as in a file."""
 _LINEAGE = pa.schema([ROW_ID, LAST_UPDATED])
 _ICEBERG_SINCE = 2017
 
@@ -58,7 +56,7 @@ class DataFileRows:
 
     @property
     def row_bytes(self) -> int:
-        return 1 + self.task.entry.file.file_bytes * _UNPACKED // max(1, self.rows)
+        return 1 + self.task.entry.file.likely_decoded_bytes // max(1, self.rows)
 
     @property
     def path(self) -> str:

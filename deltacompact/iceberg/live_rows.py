@@ -41,8 +41,6 @@ Bits = npt.NDArray[np.uint8]
 """One bit for each row of a file, the least significant first."""
 
 _LINEAGE = with_lineage(pa.schema([]))
-_UNPACKED = 4
-"""Rows take so many times more bytes in memory than in a file, about."""
 
 
 @functools.cache
@@ -125,7 +123,7 @@ class LiveReader:
         finder = self._finder(columns, "")
         return [
             TablePart(
-                file.task.entry.file.file_bytes * _UNPACKED,
+                file.task.entry.file.likely_decoded_bytes,
                 partial(self._tables, finder.file(file.task), columns, file, skipping),
             )
             for file in files

@@ -45,6 +45,7 @@ from deltacompact.iceberg.table.pyiceberg_door import (
     IcebergTable,
 )
 from deltacompact.iceberg.table.table_state import StateReader, TableState
+from deltacompact.storage.identity import file_name
 from deltacompact.storage.objects import ObjectStore
 
 Drafting: TypeAlias = Callable[[IcebergTable, int, Beside], tuple[IcebergTable, Draft | None, Outcome]]
@@ -83,7 +84,7 @@ class _SnapshotTries(Generic[Outcome]):
         write their locations in another form."""
         found = table.metadata.snapshots.get(self.snapshot_id)
         for draft, outcome in self.drafts:
-            if found is not None and _name(draft.snapshot) == _name(found):
+            if found is not None and file_name(draft.snapshot.manifest_list) == file_name(found.manifest_list):
                 return draft.snapshot, outcome
         return None
 
@@ -259,10 +260,6 @@ class Committer:
         refused = dict.fromkeys(path for draft in tries.refused for path in draft.files if path not in kept)
         with contextlib.suppress(DeltaCompactError):  # then they are orphans, which maintain removes
             locations.discard_all(self.store, refused, lambda count: None)
-
-
-def _name(snapshot: Snapshot) -> str:
-    return snapshot.manifest_list.rpartition("/")[2]
 
 
 def _new_id(known: Container[int]) -> int:

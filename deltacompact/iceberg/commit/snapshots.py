@@ -39,7 +39,8 @@ from deltacompact.iceberg.table.content_files import (
 )
 from deltacompact.iceberg.table.manifests import ManifestTerms
 from deltacompact.iceberg.table.metadata import Snapshot, StatisticsFile, TableMetadata
-from deltacompact.iceberg.table.table_state import READS_AT_ONCE, StateReader, TableState, scope_of
+from deltacompact.iceberg.table.table_state import StateReader, TableState, scope_of
+from deltacompact.storage.identity import file_name
 from deltacompact.storage.objects import ObjectStore
 
 ENTRIES_PER_MANIFEST = 20_000
@@ -80,11 +81,11 @@ def unnamed_drafts(store: ObjectStore, metadata: TableMetadata, snapshot_ids: It
     def named(snapshot: Snapshot) -> set[str]:
         data = locations.fetched(store, snapshot.manifest_list)
         listed = manifests.read_manifest_list(data, snapshot.manifest_list)
-        return {manifest.path.rpartition("/")[2] for manifest in listed}
+        return {file_name(manifest.path) for manifest in listed}
 
-    with ThreadPoolExecutor(READS_AT_ONCE) as pool:
+    with ThreadPoolExecutor(locations.READS_AT_ONCE) as pool:
         kept = set().union(*pool.map(named, metadata.snapshots.values()))
-    return [path for path in found if path.rpartition("/")[2] not in kept]
+    return [path for path in found if file_name(path) not in kept]
 
 
 def draft_snapshot(

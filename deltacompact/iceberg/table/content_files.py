@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from deltacompact.base.model import DECODED_TIMES
+
 PartitionValue = int | float | str | bytes | bool | None
 PartitionTuple = tuple[PartitionValue, ...]
 
@@ -90,6 +92,10 @@ class ContentFile:
     @property
     def is_deletion_vector(self) -> bool:
         return self.content is Content.POSITION_DELETES and self.file_format.upper() == "PUFFIN"
+
+    @property
+    def likely_decoded_bytes(self) -> int:
+        return DECODED_TIMES * self.file_bytes
 
     @property
     def manifest_content(self) -> ManifestContent:

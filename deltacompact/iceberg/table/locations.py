@@ -115,6 +115,8 @@ def discard(store: ObjectStore, location: str) -> None:
     discard_all(store, [location])
 
 
+READS_AT_ONCE = 8
+"""How many metadata files are read side by side."""
 DELETED_AT_ONCE = 1000
 """How many objects S3 deletes in one request."""
 

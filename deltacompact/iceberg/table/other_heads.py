@@ -28,7 +28,6 @@ from deltacompact.iceberg.table.locations import identity_of
 from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata, metadata_folder
 from deltacompact.iceberg.table.metadata_files import is_metadata_file, metadata_document
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.iceberg.table.table_state import READS_AT_ONCE
 from deltacompact.storage.identity import identity
 from deltacompact.storage.objects import ObjectStat, ObjectStore
 
@@ -110,7 +109,7 @@ def _unknown(metadata: TableMetadata, folders: Iterable[Listed]) -> Iterator[Oth
     remembered_s = min((stat.modified_s for name, (_, stat) in stats.items() if name in known), default=0.0)
     asked = [file for name, file in stats.items() if name not in known and file[1].modified_s >= remembered_s]
     if asked:
-        with ThreadPoolExecutor(min(READS_AT_ONCE, len(asked))) as pool:
+        with ThreadPoolExecutor(min(locations.READS_AT_ONCE, len(asked))) as pool:
             for (store, stat), document in zip(asked, pool.map(_document, asked), strict=True):
                 if document is not None and str(document.get("table-uuid")) == metadata.uuid:
                     yield _head(store.uri + stat.path, identity(store, stat.path), document, metadata)

@@ -22,8 +22,6 @@ from deltacompact.iceberg.table.lost_partitions import refuse_lost_partitions
 from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata
 from deltacompact.storage.objects import ObjectStore
 
-READS_AT_ONCE = 8
-
 Heading = tuple[str, str, Mapping[int, Spec], str, int | None, int]
 Scope = tuple[int, PartitionTuple]
 """Spec id and partition values. Equality deletes of a partitioned spec apply only within their scope; position deletes
@@ -122,7 +120,7 @@ class StateReader:
         """The entries of each manifest, deleted ones included."""
         missing = [manifest for manifest in listed if _listed(manifest) not in self._entries]
         if missing:
-            with ThreadPoolExecutor(min(READS_AT_ONCE, len(missing))) as pool:
+            with ThreadPoolExecutor(min(locations.READS_AT_ONCE, len(missing))) as pool:
                 for manifest, entries in zip(missing, pool.map(self._read, missing), strict=True):
                     self._entries[_listed(manifest)] = entries
         return [self._entries[_listed(manifest)] for manifest in listed]

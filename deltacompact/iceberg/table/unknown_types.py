@@ -24,8 +24,6 @@ from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.partition_values import decimal_bytes, is_decimal, not_null
 from deltacompact.storage.objects import ObjectStore
 
-READS_AT_ONCE = 8
-
 Field = tuple[int, int]
 """Spec id and field id."""
 
@@ -58,7 +56,7 @@ def _stored_types(store: ObjectStore, listed: Iterable[Manifest]) -> Mapping[Fie
     def schema(manifest: Manifest) -> tuple[Manifest, Mapping[str, Any]]:
         return manifest, avro.schema_of(locations.fetched(store, manifest.path), manifest.path)
 
-    with ThreadPoolExecutor(READS_AT_ONCE) as pool:
+    with ThreadPoolExecutor(locations.READS_AT_ONCE) as pool:
         for manifest, of_entries in pool.map(schema, listed):
             for field in partition_fields(of_entries, manifest.path):
                 if (type_ := not_null(field["type"])) != "null":

@@ -46,7 +46,7 @@ _KNOWN_PLANNERS = (3, 4, PLANNER_VERSION)
 """Version 3 recorded only the outputs of groups with a commit, and would delete its other files. Version 4 did not
 cluster."""
 
-_SESSION = re.compile(r"[0-9a-f]{32}")
+SESSION_NAME = re.compile(r"[0-9a-f]{32}")
 _COUNTS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
 _BOUNDS = ("lower_bounds", "upper_bounds")
 _TUPLES = ("partition", "split_offsets", "equality_ids")
@@ -206,7 +206,7 @@ def folder_of(session: str) -> str:
 
 def is_session(name: str) -> bool:
     """Whether a folder has the name of a session. Other folders beside the journals are not ours."""
-    return bool(_SESSION.fullmatch(name))
+    return bool(SESSION_NAME.fullmatch(name))
 
 
 def name_of_files(session: str) -> str:
@@ -285,7 +285,7 @@ def _holding() -> dict[str, Any]:
 
 def _last_holder(paths: Iterable[str]) -> int:
     """The number of the last holder. 0: the process that wrote the plan."""
-    return max((_number(path) for path in paths if path.rpartition("/")[2].startswith("holder-")), default=0)
+    return max((_number(path) for path in paths if file_name(path).startswith("holder-")), default=0)
 
 
 def _number(path: str) -> int:

@@ -35,7 +35,6 @@ from deltacompact.iceberg.table.metadata import PUBLICATION, TableMetadata
 from deltacompact.iceberg.table.metadata_files import is_metadata_file, metadata_document
 from deltacompact.iceberg.table.other_heads import OtherHead, other_heads, refuse_newer
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.iceberg.table.table_state import READS_AT_ONCE
 from deltacompact.iceberg_modes.maintain.options import MaintainOptions
 from deltacompact.iceberg_modes.maintain.other_tables import DECLARED, VERSION_HINT, Searched, signs
 from deltacompact.iceberg_modes.maintain.reach import (
@@ -257,7 +256,7 @@ class RemoveOrphans:
         own = now.metadata_folder, f"{now.location.rstrip('/')}/metadata", *map(_folder_of, now.metadata_log)
         among_ours = tuple(set(map(folder_identity, own)))
         paths = list(signs(stat.path for stat in unreached))
-        with ThreadPoolExecutor(READS_AT_ONCE) as pool:
+        with ThreadPoolExecutor(locations.READS_AT_ONCE) as pool:
             for path, owner in zip(paths, pool.map(lambda path: _owner(folder, path), paths), strict=True):
                 if owner == now.uuid or (owner is None and identity(folder, path).startswith(among_ours)):
                     continue

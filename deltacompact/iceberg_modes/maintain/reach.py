@@ -21,7 +21,6 @@ from deltacompact.iceberg.table import avro, locations, manifests
 from deltacompact.iceberg.table.content_files import Content, Manifest, Status
 from deltacompact.iceberg.table.locations import folder_identity, identity_of
 from deltacompact.iceberg.table.metadata import OBJECTS, Snapshot, TableMetadata, folders_named
-from deltacompact.iceberg.table.table_state import READS_AT_ONCE
 from deltacompact.storage.objects import ObjectStore
 
 DATA, DELETES, MANIFESTS, LISTS, STATISTICS = "data", "deletes", "manifests", "manifest lists", "statistics"
@@ -154,5 +153,5 @@ def _live_files(data: bytes, manifest: Manifest) -> list[File]:
 
 
 def _in_threads(read: Callable[..., None], what: Iterable[object]) -> Iterator[None]:
-    with ThreadPoolExecutor(READS_AT_ONCE) as pool:
+    with ThreadPoolExecutor(locations.READS_AT_ONCE) as pool:
         yield from pool.map(read, what)

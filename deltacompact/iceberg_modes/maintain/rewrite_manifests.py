@@ -29,7 +29,7 @@ from deltacompact.iceberg.table.manifests import ManifestTerms
 from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata
 from deltacompact.iceberg.table.partition_summaries import partition_summaries
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.iceberg.table.table_state import READS_AT_ONCE, StateReader
+from deltacompact.iceberg.table.table_state import StateReader
 from deltacompact.iceberg_modes.maintain.encoded_entries import (
     EncodedEntry,
     StoredManifest,
@@ -177,7 +177,7 @@ class _Writing:
         """The group's live entries in manifests of about the target size."""
         spec_id, content = group.kind
         spec = metadata.specs[spec_id]
-        with ThreadPoolExecutor(min(READS_AT_ONCE, len(group.sources))) as pool:
+        with ThreadPoolExecutor(min(locations.READS_AT_ONCE, len(group.sources))) as pool:
             stored = list(pool.map(self._stored, group.sources))
         schema = common_schema(stored, spec, metadata.format_version)
         entries = [entry for source in stored for entry in encoded_entries(source, schema, spec)]

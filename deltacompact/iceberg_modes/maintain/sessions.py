@@ -9,17 +9,15 @@ All files of a session have its name in their paths: journal, work folder, data 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from deltacompact.iceberg_modes.journal import journal as journals
-from deltacompact.iceberg_modes.journal.journal import FOLDER, Journal, TakenOverError
+from deltacompact.iceberg_modes.journal.journal import FOLDER, SESSION_NAME, Journal, TakenOverError
 from deltacompact.storage.objects import ObjectStat, ObjectStore, by_folder
 
 SIGNLESS_MIN_MS = 3_600_000
 """A session that gave a sign of life within the hour is at work, however young orphans may be."""
-_NAME = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,7 @@ class Sessions:
 
     def of_file(self, path: str) -> str | None:
         """The session that the file belongs to."""
-        return next((name for name in _NAME.findall(path) if name in self.newest_ms), None)
+        return next((name for name in SESSION_NAME.findall(path) if name in self.newest_ms), None)
 
     def at_work(self, path: str) -> bool:
         """Whether the file belongs to a session that works or can still be resumed."""

@@ -38,7 +38,7 @@ from deltacompact.steps.materialize import MaterializeTask
 from deltacompact.steps.routed_runs import CellRun
 from deltacompact.tabular.row_groups import WriteOptions
 
-DECODED_TIMES = 8
+DECODED_TIMES_MAX = 8
 """Before anything is read, a stored byte is expected to become at most so many decoded ones."""
 
 
@@ -92,7 +92,7 @@ class Clusterer:
         ]
 
     def _is_large(self, share: PartitionShare) -> bool:
-        return share.files > 1 or share.bytes * DECODED_TIMES > self.run_bytes
+        return share.files > 1 or share.bytes * DECODED_TIMES_MAX > self.run_bytes
 
     def _at_once(self, share: PartitionShare) -> ArrangeTask:
         live = share.live(share.slices, share.columns, self.limits)

@@ -25,7 +25,7 @@ from deltacompact.base.batching import batched
 from deltacompact.base.errors import CorruptionError, InputError
 from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.base.limits import Limits
-from deltacompact.base.model import ContentType
+from deltacompact.base.model import DECODED_TIMES, ContentType
 from deltacompact.base.settings import Settings
 from deltacompact.executors.executor import Executor, Handle
 from deltacompact.iceberg.deletes.dead_rows import ScannedFile
@@ -67,10 +67,6 @@ class Job:
     plan: RewritePlan
     session: str
     known: Mapping[str, Fingerprint]
-
-
-DECODED_TIMES = 4
-"""A stored byte becomes about so many bytes in memory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deltacompact.base.model import DECODED_TIMES
 from deltacompact.iceberg.table.parquet_files import aligned
 from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement, ClusterBy
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, Slice, in_slices, masks_of
@@ -35,8 +36,6 @@ from deltacompact.tabular.row_groups import cells_of
 
 _SAMPLE_PER_CELL, _SAMPLE_ROWS_MAX = 16, 200_000
 """For ranges of a sort order, which must fit into memory: a cell may become twice as large as planned."""
-_DECODED_TIMES = 4
-"""About what a stored byte becomes: before anything is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,7 @@ class PlantTask:
         """At most so many tasks that take the sample together."""
         live, rows = self.live, self.live.rows
         stored_bytes = sum(slice_.file.bytes for slice_ in live.slices)
-        cells = self.files * self.cells(_DECODED_TIMES * stored_bytes / max(1, rows))
+        cells = self.files * self.cells(DECODED_TIMES * stored_bytes / max(1, rows))
         wanted = max(sampled_rows(self.files), min(_SAMPLE_PER_CELL * cells, _SAMPLE_ROWS_MAX))
         size = SampleSize(wanted, looks_at(rows), live.reading.run_bytes)
         shares = (replace(live, slices=slices) for slices in in_slices(live.slices, -(-rows // size.tasks(tasks))))

@@ -20,6 +20,7 @@ from deltacompact.iceberg.deletes.matching import only_path
 from deltacompact.iceberg.table.content_files import Content, ContentFile, ManifestEntry
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.publication.port import ShownFile, Source, foreign
+from deltacompact.storage.identity import file_name
 
 _OUR_DELETES = re.compile(r"deltacompact-(?P<digest>[0-9a-f]{32})-[0-9a-f]{32}\.parquet")
 
@@ -79,7 +80,7 @@ def _stream_of(head: TableState, file: ContentFile, source: Source, data_path: s
 
 def _named_by(head: TableState, file: ContentFile) -> tuple[str, str]:
     """(data file, digest of its dead rows) of a delete file of ours."""
-    name = _OUR_DELETES.fullmatch(file.path.rpartition("/")[2])
+    name = _OUR_DELETES.fullmatch(file_name(file.path))
     path = only_path(file) if file.content is Content.POSITION_DELETES else None
     if name is None or path is None:
         raise _foreign(head, file)
