@@ -12,6 +12,7 @@ row_groups        tables become row groups                              row_byte
 far_values        values that a wider type does not hold                far_files     measures far values of old files
 null_counts       rows without a key                                    whole_days    dates have no time of day
 inferred_numbers  keys of text files that doubles would merge           allocator     Arrow's and malloc's memory
+inferred_keys     keys of text files that a parser would merge
 row_group_copy    copies row groups as encoded bytes                    known_pages   row groups known to decode
 stamps            has a file changed since it was appended?             key_ranges    key ranges from footers
 export            writes a file that a user named                       fingerprint   a sum of rows that moving keeps

@@ -25,6 +25,7 @@ from deltacompact.storage.opening import open_object
 from deltacompact.tabular import (
     far_values,
     feather_files,
+    inferred_keys,
     inferred_numbers,
     int96,
     key_values,
@@ -52,12 +53,14 @@ def inspect(
     managed: bool = True,
     hashed: bool = False,
     keys: Sequence[str] = (),
+    sorts: Sequence[str] = (),
     exact: Iterable[str] = (),
     decoded: bool = False,
 ) -> DataFile:
     """Schema, rows and bytes of a file (number 0). `known` gives types to columns of CSV and JSON.
 
-    Nulls are counted in the columns `keys`. Raises InputError for text with inexact numbers in the columns `exact`.
+    Nulls are counted in the columns `keys`. Raises InputError for text with inexact numbers in the columns `exact`, or
+    with `keys` whose texts become one. Sort keys in `sorts` are times where all texts are.
     With `partition`, the file's partition columns are checked against its values. A file that is not managed gets a
     stamp; with `hashed`, the stamp has all that later readers need, and the file must not change meanwhile. With
     `decoded`, all rows of a local file are decoded, except Parquet pages that are known to decode.
@@ -70,7 +73,7 @@ def inspect(
             if hashed and content_type in UNTYPED and not parquet_read.is_near(source):
                 source = pa.BufferReader(source.read_buffer())  # download once, to parse and to hash
             with _contradicted(file_store, name, content_type):
-                file = _described(source, path, content_type, known, partition, keys, exact)
+                file = _described(source, path, content_type, known, partition, keys, sorts, exact)
             decodes = content_type in UNTYPED or _decodes(source, file, decoded)
             to_hash = source if hashed and (stat.etag is None or content_type in UNTYPED) else None
             stamp = None if managed else stamps.stamp_of(stat, to_hash)
@@ -130,6 +133,7 @@ def _described(
     known: pa.Schema | None,
     partition: Partition | None,
     keys: Sequence[str],
+    sorts: Sequence[str],
     exact: Iterable[str],
 ) -> DataFile:
     """What an opened file tells of itself."""
@@ -150,11 +154,48 @@ def _described(
                 group_bytes=max(batches.bytes, default=0),
             )
         case _:
-            return _of_text(
-                read_text(source, path, content_type, known, None), path, content_type, partition, keys, exact
-            )
+            if not parquet_read.is_near(source):
+                source = pa.BufferReader(source.read_buffer())  # it may be read more than once
+            table = _text(source, path, content_type, known, keys, sorts)
+            file = _of_text(table, path, content_type, partition, keys, exact)
+            if content_type is ContentType.CSV:
+                _check_texts(source, table, path, known, keys)
+            return file
     schemas.check_columns(file.schema, path)
     return _with_measures(source, file, parquet, partition, keys)
+
+
+def _text(
+    source: pa.NativeFile,
+    path: str,
+    content_type: ContentType,
+    known: pa.Schema | None,
+    keys: Sequence[str],
+    sorts: Sequence[str],
+) -> pa.Table:
+    """The rows of a text. In JSON, keys whose types nobody knows stay texts, and sort keys become times."""
+    table = read_text(source, path, content_type, known, None)
+    if content_type is not ContentType.JSON:
+        return table
+    guessed = _guessed(table, known)
+    types = inferred_keys.types_in_json(table, guessed.intersection(keys), guessed.intersection(sorts))
+    given = [field for field in known or () if field.name not in guessed]
+    return read_text(source, path, content_type, pa.schema([*given, *types]), None) if types else table
+
+
+def _check_texts(
+    source: pa.NativeFile, table: pa.Table, path: str, known: pa.Schema | None, keys: Sequence[str]
+) -> None:
+    """Refuse keys of CSV whose types the parser found, if other texts have the same values."""
+    guessed = [name for name in keys if name in _guessed(table, known) and not pa.types.is_string(table[name].type)]
+    if guessed and table.num_rows:
+        as_texts = pa.schema([(name, pa.string()) for name in guessed])
+        inferred_keys.check_texts(read_text(source, path, ContentType.CSV, as_texts, guessed), table, path)
+
+
+def _guessed(table: pa.Table, known: pa.Schema | None) -> set[str]:
+    """The columns whose types the parser found."""
+    return {*table.column_names} - {*schemas.known_types(known)}
 
 
 def _of_text(

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -199,12 +200,16 @@ class ChangesWriter:
             assert keys is not None
             yield read_messages(text, source, says, known, keys)
             return
-        exact = keys.columns if keys else ()
-        named = [name for name in (keys.primary if keys else ()) if name not in self._options.fixed]
-        file = inspecting.inspect(self._catalog.store, uri, format_, known, managed=False, exact=exact, keys=named)
+        exact, in_partition = keys.columns if keys else (), self._table.partition_keys
+        named = [name for name in (keys.primary if keys else ()) if name not in in_partition]
+        sorts = [sort.name for sort in (keys.sort if keys else ()) if sort.name not in in_partition]
+        inspected = partial(
+            inspecting.inspect, self._catalog.store, uri, format_, managed=False, exact=exact, keys=named, sorts=sorts
+        )
+        file = inspected(known)
         if names := self._known_of_table().texts_of(file):
             known = pa.schema([*known, *((name, pa.string()) for name in names)])
-            file = inspecting.inspect(self._catalog.store, uri, format_, known, managed=False, exact=exact)
+            file = inspected(known)
         if not file.rows and format_ is ContentType.CSV:  # its header may lack the operation
             yield file.schema.empty_table(), Origin(source)
         for first, table in files.read(self._catalog.store, file):

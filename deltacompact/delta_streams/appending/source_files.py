@@ -75,6 +75,7 @@ class SourceFiles:
             managed=managed,
             hashed=hashed,
             keys=key_columns(self.keys, self.partition),
+            sorts=[sort.name for sort in self.keys.sort if sort.name not in self.partition.names] if self.keys else (),
             exact=self.keys.columns if self.keys else (),
             decoded=True,
         )

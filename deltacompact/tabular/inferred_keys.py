@@ -1,0 +1,65 @@
+"""Keys of text files whose types a parser finds: different texts must not become one key.
+
+JSON    "2026-11-29"  "2026-11-29 00:00"           one timestamp: keys stay the texts that they are
+CSV     007 and 7, 1.10 and 1.1, true and TRUE     one number or boolean: refused, the user says what they mean
+JSON    "2026-11-29T10:00:00.5Z" as sort key       texts, because of the fraction: times, as those without one are
+
+Columns that the table knows are read as it knows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from deltacompact.base import compute as pc
+from deltacompact.base.errors import InputError
+from deltacompact.tabular import column_types
+from deltacompact.tabular.text_types import time_type
+
+_PADDED = r"^[-+]?0[0-9]|^[^eE]*\.[0-9]+0$"
+"""Numbers that other texts say, too: 007, 1.10. Of 1.0 the parser of other programs makes 1, so it is none of these."""
+
+
+def types_in_json(table: pa.Table, keys: Iterable[str], sorts: Iterable[str]) -> list[pa.Field]:
+    """The types to read these columns in, where others were inferred."""
+    texts = [pa.field(name, pa.string()) for name in keys if pa.types.is_timestamp(table[name].type)]
+    said = {name: table[name] for name in sorts if column_types.is_string(table[name].type)}
+    found = {name: time_type(column) for name, column in said.items() if column.null_count < len(column)}
+    # Without a zone, as the parser has whole seconds: of two files that come at once, one may have no fraction.
+    return texts + [pa.field(name, pa.timestamp(type_.unit)) for name, type_ in found.items() if type_ is not None]
+
+
+def check_texts(texts: pa.Table, values: pa.Table, path: str) -> None:
+    """Raise InputError naming a key of CSV whose value another text has too, or may have."""
+    for name in texts.column_names:
+        text, value = texts[name].combine_chunks(), values[name].combine_chunks()
+        row = _first(pc.match_substring_regex(text, pattern=_PADDED)) if column_types.is_number(value.type) else None
+        if row is None:
+            row = _repeated(text, value)
+        if row is not None:
+            raise InputError(
+                f"{path}, row {row + 1:,}: key {text[row].as_py()!r} in column {name!r} is read as "
+                f"{value[row].as_py()}, as other texts are, and rows of one key are one row: declare the column when "
+                f'you create the table (--columns "{name} string", or the type that the texts mean)'
+            )
+
+
+def _first(found: pa.BooleanArray) -> int | None:
+    row = pc.index(found, True).as_py()
+    return row if row >= 0 else None
+
+
+def _repeated(texts: pa.Array, values: pa.Array) -> int | None:
+    """The row of the first text whose value another text had before."""
+    encoded = texts.dictionary_encode()
+    codes = np.asarray(encoded.indices.fill_null(-1))
+    said, rows = np.unique(codes, return_index=True)
+    rows = np.sort(rows[said >= 0])
+    numbers = np.asarray(values.take(pa.array(rows)).dictionary_encode().indices.fill_null(-1))
+    _, first = np.unique(numbers, return_index=True)
+    again = np.setdiff1d(np.arange(len(rows)), first)
+    again = again[numbers[again] >= 0]
+    return int(rows[again[0]]) if len(again) else None

@@ -1,0 +1,91 @@
+"""Texts of keys and sort keys whose types a parser finds: it took different texts for one key."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from deltacompact import InputError, open_catalog
+
+OPTIONS = pytest.mark.parametrize("options", [{}, {"operation_column": "op"}, {"reference": True}])
+
+
+@pytest.fixture
+def catalog(tmp_path):
+    return open_catalog(tmp_path / "lake")
+
+
+def written(path, *rows):
+    if path.suffix == ".csv":
+        path.write_text("\n".join([",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]))
+    else:
+        path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+def changes(name, *values):
+    return [{"op": "c", name: value, "v": number} for number, value in enumerate(values)]
+
+
+@OPTIONS
+@pytest.mark.parametrize(
+    ("values", "row", "said"),
+    [
+        (["007", "7"], 1, "'007' in column 'id' is read as 7,"),
+        (["7", '"007"'], 2, "'007' in column 'id' is read as 7,"),
+        (["", "1.1", "1.10"], 3, "'1.10' in column 'id' is read as 1.1,"),
+        (["1e2", "x" * 0, "100"], 3, "'100' in column 'id' is read as 100.0,"),
+        (["true", "TRUE"], 2, "'TRUE' in column 'id' is read as True,"),
+        (["2026-11-29 00:00:00", "2026-11-29"], 2, "'2026-11-29' in column 'id' is read as 2026-11-29 00:00:00,"),
+    ],
+)
+def test_keys_of_csv_that_other_texts_say_too_are_refused(catalog, tmp_path, options, values, row, said):
+    catalog.create_table("t", primary_keys=["id"])
+    path = written(tmp_path / "a.csv", *changes("id", *values))
+    with pytest.raises(InputError, match=rf"a.csv, row {row}: key {said} .*\(--columns \"id string\", or "):
+        catalog.append_files("t", path, **options)
+    catalog.create_table("declared", primary_keys=["id"], columns="id string")
+    catalog.append_files("declared", path, **options)
+    texts = {value.strip('"') or None for value in values}
+    assert {*catalog.read("declared")["id"].to_pylist()} == texts
+
+
+@OPTIONS
+@pytest.mark.parametrize("values", [["7", "10", "0", "-3"], ["1.0", "2.5", "", "0.25"], ["007", "A"], ["2026-11-29"]])
+def test_keys_of_csv_that_only_one_text_says_are_taken(catalog, tmp_path, options, values):
+    catalog.create_table("t", primary_keys=["id"])
+    catalog.append_files("t", written(tmp_path / "a.csv", *changes("id", *values)), **options)
+    assert catalog.read("t").num_rows == len(values)
+
+
+def test_what_a_table_knows_as_numbers_goes_on(catalog, tmp_path):
+    catalog.create_table("t", primary_keys=["id"], columns="id long")
+    catalog.append_files("t", written(tmp_path / "a.csv", *changes("id", "007", "7")))
+    assert catalog.read("t")["id"].to_pylist() == [7]
+
+
+@OPTIONS
+@pytest.mark.parametrize("known", [False, True])
+def test_keys_of_json_stay_texts_unless_the_table_has_times(catalog, tmp_path, options, known):
+    catalog.create_table("t", primary_keys=["id"], columns="id timestamp" if known else None)
+    first, later = changes("id", "2026-11-29", "2026-11-29 00:00"), changes("id", "A-1")
+    catalog.append_files("t", written(tmp_path / "a.jsonl", *first), **options)
+    assert catalog.read("t").num_rows == (1 if known else 2)
+    if not known:
+        catalog.append_files("t", written(tmp_path / "b.jsonl", *later), **options)
+        assert {*catalog.read("t")["id"].to_pylist()} == {"2026-11-29", "2026-11-29 00:00", "A-1"}
+
+
+@OPTIONS
+@pytest.mark.parametrize("zone", ["", "Z"])
+def test_sort_keys_of_json_are_times_with_and_without_fractions(catalog, tmp_path, options, zone):
+    """With a fraction in the first file the column was a string, where "…00.5Z" is below "…00Z"."""
+    catalog.create_table("t", primary_keys=["id"], sort_keys=["at"])
+    for number, at in enumerate(["2026-11-29T10:00:00", "2026-11-29T10:00:00.12", "2026-11-29T10:00:00.123"], 1):
+        row = {"op": "c", "id": 1, "at": at + zone, "v": number}
+        rows = [row] if number > 1 else [row, row | {"id": 2, "at": f"2026-11-29T10:00:00.5{zone}"}]
+        catalog.append_files("t", written(tmp_path / f"{number}.jsonl", *rows), **options)
+    found = catalog.read("t", filter=[("id", "=", 1)])
+    assert found["v"].to_pylist() == [3] and found.schema.field("at").type == pa.timestamp("us")
