@@ -217,7 +217,8 @@ class Tables:
 
     def _meant(self, table_id: str) -> str:
         with contextlib.suppress(DeltaCompactError):  # who may not list is told no other name
-            return table_meant(table_id, map(table_name, self.store.folders()))
+            folders = list(self.store.folders())
+            return table_meant(table_id, map(table_name, folders)) if folders else ", where there are no tables"
         return ""
 
     def publication(self, table_id: str) -> str | None:

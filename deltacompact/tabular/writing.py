@@ -275,4 +275,6 @@ def _check_written(serialized: bytes, content_type: ContentType) -> None:
     if not fits(schema):
         for field in schema:
             if not fits(pa.schema([field])):
-                raise InputError(f"column {field.name!r} is {field.type}, which {content_type.value} files cannot hold")
+                raise InputError(
+                    f"column {field.name!r} is {field.type}, which {suffix_of(content_type)} files cannot hold"
+                )

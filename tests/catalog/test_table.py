@@ -306,6 +306,13 @@ def test_an_error_names_what_was_written(catalog, call, error, told):
         call(catalog)
 
 
+def test_a_catalog_that_does_not_exist_is_told_from_a_table_that_does_not(tmp_path):
+    with pytest.raises(
+        deltacompact.NotFoundError, match=r"table 'orders' does not exist in .*/lak/, where there are no"
+    ):
+        deltacompact.open_catalog(tmp_path / "lak").table("orders")
+
+
 def test_a_folder_that_a_drop_left_is_not_the_table_that_was_meant(tmp_path):
     """A writer that begins before a drop may put its entry after it."""
     (tmp_path / "orders" / "stream").mkdir(parents=True)

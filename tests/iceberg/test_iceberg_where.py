@@ -80,6 +80,7 @@ def test_files_of_older_specs_are_chosen_by_their_own_partition(lake):
     ("where", "message"),
     [
         ("id >", "where 'id >' cannot be parsed"),
+        ("größe = 1", "cannot be parsed: .* in double quotes"),
         ("id = " + "9" * 5000, "where .* cannot be parsed"),
         ("nobody = 1", r"there is no column 'nobody' \(columns: id, day, price, name\)"),
         ("day = 'today'", "is not an expression about this table"),

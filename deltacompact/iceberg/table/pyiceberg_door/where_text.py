@@ -20,5 +20,8 @@ def parsed(where: str, said: str) -> BooleanExpression:
     try:
         expression: BooleanExpression = _GRAMMAR.parse_string(where, parse_all=True)[0]
     except (ParseException, ValueError):  # it lists every rule of the grammar; int() refuses thousands of digits
-        raise InputError(f"where {said!r} cannot be parsed: write it like day = '2026-11-22' and id > 7") from None
+        raise InputError(
+            f"where {said!r} cannot be parsed: write it like day = '2026-11-22' and id > 7, and names of other signs "
+            'than a-z, A-Z, 0-9 and _ in double quotes: "unit price" > 7'
+        ) from None
     return expression
