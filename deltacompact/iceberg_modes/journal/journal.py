@@ -31,7 +31,6 @@ from deltacompact.base.errors import ConflictError, CorruptionError
 from deltacompact.base.partitions import side_by_side
 from deltacompact.iceberg.table import locations
 from deltacompact.iceberg.table.content_files import Content, ContentFile
-from deltacompact.iceberg.table.table_state import READS_AT_ONCE
 from deltacompact.iceberg_modes.journal.signs_of_life import Holder
 from deltacompact.iceberg_modes.plan_envelope import mode_of, plain, value_of
 from deltacompact.storage.checksummed import is_whole, with_checksum
@@ -238,7 +237,7 @@ def read(store: ObjectStore, session: str, paths: Iterable[str]) -> Records:
     names = sorted(path.removeprefix(folder) for path in paths)
     plan = plan_of(store, session)
     records = [name for name in names if name.startswith(("written-", "commit-", "holder-"))]
-    bodies = side_by_side(records, lambda name: _opened(store, folder + name), READS_AT_ONCE)
+    bodies = side_by_side(records, lambda name: _opened(store, folder + name), locations.READS_AT_ONCE)
     groups: list[WrittenGroup] = []
     commits: dict[int, tuple[int, ...]] = {}
     added: dict[int, tuple[str, ...]] = {}
