@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 
 import pyarrow as pa
 import pytest
@@ -21,6 +22,10 @@ HELD = [
     (BYTES, b"bytes", IT.encode()),
     (pa.dictionary(pa.int32(), TEXT), "text", IT),
     (pa.list_(TEXT), ["a", "b"], [IT]),
+    (pa.list_(TEXT), [str(uuid.UUID(int=1))], [str(uuid.UUID("b68a35a7-17ad-35b3-af2a-ae46edb4545a"))]),
+    (pa.list_(pa.int32()), [95, 95], [*IT.encode()]),
+    (pa.large_list(pa.int64()), [None, *IT.encode()[1:]], [*IT.encode()]),
+    (pa.struct([("of", pa.list_(pa.list_(pa.float64())))]), {"of": [[1.5] * 28]}, {"of": [[1.5], [*IT.encode()]]}),
     (pa.map_(TEXT, TEXT), [("a", "b")], [(IT, IT)]),
     (
         pa.struct([("n", pa.int64()), ("inner", pa.list_(BYTES))]),
