@@ -1,8 +1,8 @@
 """Counts orphans, now and then: the bytes that `vacuum`, or `maintain --remove-orphans`, would delete.
 
-    10:00:00  orders, lines are due     orders is counted        a count lists the whole table: one count for each look
-    10:00:30  lines is due              lines is counted
-    10:01:00                            nothing is due until tomorrow, 10:00:00
+    10:00:00  orders, lines are due     orders is counted        a count lists the whole table, so one at a time
+    10:20:00  lines is due              lines is counted
+    10:20:30                            nothing is due until tomorrow, 10:00:00
 
 The numbers are for Prometheus alone: no policy asks for them. A table that cannot be counted has none, and is tried
 again after ten minutes.
@@ -37,6 +37,10 @@ class OrphanCounts(Generic[TableName]):
         self._every_s = every_s
         self._counted_s: dict[TableName, float] = {}
         self.bytes: dict[TableName, int] = {}
+
+    @property
+    def are_wanted(self) -> bool:
+        return self._every_s is not None
 
     def look(self, now_s: float) -> None:
         """Count the table that has waited longest, if one is due."""

@@ -115,7 +115,8 @@ class Watcher:
         self._orphans = OrphanCounts(counts, policies.count_orphans_every)
 
     def run(self, stopping: threading.Event) -> None:
-        """Look until told to stop."""
+        """Look until told to stop. Meanwhile a thread counts orphans: a count lists a table, which may take an hour."""
+        threading.Thread(target=self._count_for_ever, args=(stopping,), name="orphans", daemon=True).start()
         while not stopping.is_set():
             self.look()
             stopping.wait(self._every_s)
@@ -143,8 +144,16 @@ class Watcher:
             self.seen = replace(self.seen, alive_s=self.clock())
         now_s = self.clock()
         self.seen = TablesSeen(now_s, sizes, unreadable, now_s)
-        self._orphans.look(self.clock())
         return decided
+
+    def _count_for_ever(self, stopping: threading.Event) -> None:
+        while self._orphans.are_wanted and not stopping.is_set():
+            self.count_orphans()
+            stopping.wait(self._every_s)
+
+    def count_orphans(self) -> None:
+        """Count those of one table, if one is due. The next look has the number."""
+        self._orphans.look(self.clock())
 
     def _hear(self) -> None:
         """Set our clock by the store's, now and then. If two watchers' clocks were hours apart, each would misdate what

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import time
+import threading
 import uuid
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -894,7 +895,7 @@ def test_what_a_look_found_of_tables_is_there_without_another_request(place):
     assert watcher.seen.tables == {} and watcher.seen.unreadable == 1
 
 
-def test_orphans_are_counted_one_table_a_look_and_again_after_their_time(place, lake):
+def test_orphans_are_counted_one_table_a_time_and_again_after_their_time(place, lake):
     """Streams by vacuum's ages, Iceberg tables by those of maintain; nothing is deleted."""
     place.append(times=2)
     (delta,) = place.catalog.append("orders", pa.table({"id": [1]}), {"day": "1"}).files
@@ -919,6 +920,7 @@ def test_orphans_are_counted_one_table_a_look_and_again_after_their_time(place, 
 
     def looked():
         watcher.look()
+        watcher.count_orphans()
         assert not watcher.failed
         return [sizes.orphan_bytes for sizes in watcher.seen.tables.values()]
 
@@ -930,6 +932,30 @@ def test_orphans_are_counted_one_table_a_look_and_again_after_their_time(place, 
     place.now_s += 3600
     looked()
     assert looked() == [0, 70, None] and left.exists()
+
+
+def test_a_long_count_of_orphans_holds_up_no_look(place):
+    """It took half an hour, in which no policy was looked after, and /healthz told Kubernetes to begin anew."""
+    place.append()
+    watcher = Watcher(place.policies(), place.state, place.queue)
+    counting, go_on, stopping = threading.Event(), threading.Event(), threading.Event()
+    watcher._orphans = OrphanCounts({"orders": lambda: counting.set() or go_on.wait(60)}, DAY_S)
+    watcher._every_s, look = 0.01, watcher.look
+
+    def looked():
+        look()
+        if counting.is_set():
+            stopping.set()
+
+    watcher.look = looked
+    running = threading.Thread(target=watcher.run, args=(stopping,), daemon=True)
+    running.start()
+    try:
+        assert counting.wait(30)
+        running.join(10)
+        assert not running.is_alive()
+    finally:
+        go_on.set()
 
 
 @pytest.mark.parametrize(("every_s", "again_s"), [(60.0, 60.0), (DAY_S, 600.0)])
