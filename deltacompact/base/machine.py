@@ -1,4 +1,5 @@
-"""The memory and CPUs that this process may use: those of the machine, or less where its cgroups limit it.
+"""The memory and CPUs that this process may use: those of the machine, or less where its cgroups limit it, or where
+taskset, Slurm or `docker --cpuset-cpus` bind it to some CPUs.
 
 /proc/self/cgroup       below /sys/fs/cgroup
 0::/pod/main            pod/main/memory.max                       8589934592        8 GiB
@@ -31,7 +32,7 @@ def memory_bytes(process: Path = _PROCESS, root: Path = _ROOT) -> int:
 
 def cpus(process: Path = _PROCESS, root: Path = _ROOT) -> int:
     """The CPUs that this process and its children may take together, at least 1."""
-    found = [os.cpu_count() or 1]
+    found = [len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1]
     for folder in _folders(process, root, "cpu"):
         before = f"{_text(folder / 'cpu.cfs_quota_us')} {_text(folder / 'cpu.cfs_period_us')}"
         found += _known(map(cpus_of, (_text(folder / "cpu.max"), before)))

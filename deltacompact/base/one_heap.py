@@ -26,10 +26,12 @@ import sys
 import threading
 import time
 
+from deltacompact.base import machine
+
 ARROW_CHOSEN_BY, _HEAPS_CHOSEN_BY = "ARROW_DEFAULT_MEMORY_POOL", "MALLOC_ARENA_MAX"
 MALLOC_CHOSEN_BY = ("GLIBC_TUNABLES", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "LD_PRELOAD")
-_HEAPS = max(1, (os.cpu_count() or 1) // 8)
-"""One, but on machines with many CPUs: there many threads would wait for each other."""
+_HEAPS = max(1, machine.cpus() // 8)
+"""One, but with many CPUs: there many threads would wait for each other."""
 _ONE_HEAP = {ARROW_CHOSEN_BY: "system", _HEAPS_CHOSEN_BY: str(_HEAPS)}
 ENVIRONMENT = {**_ONE_HEAP, "NUMPY_MADVISE_HUGEPAGE": "0"}
 """Of a process that shares one heap. Within a bound, NumPy is better off with huge pages."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from deltacompact.base import machine
@@ -73,6 +75,15 @@ def test_the_least_limit_on_the_way_to_the_root_counts(tmp_path, process):
     assert (machine.memory_bytes(process, tmp_path), machine.cpus(process, tmp_path)) == (GIB // 4, 1)
     written(tmp_path / "pod" / "main", memory__max="134217728\n")
     assert machine.memory_bytes(process, tmp_path) == GIB // 8
+
+
+def test_a_process_that_is_bound_to_some_cpus_has_these(tmp_path):
+    bound = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(bound)})
+    try:
+        assert machine.cpus(tmp_path / "none") == 1
+    finally:
+        os.sched_setaffinity(0, bound)
 
 
 def test_the_limits_of_version_1_and_of_a_container_that_sees_its_folder_as_the_root(tmp_path):
