@@ -75,10 +75,13 @@ class _Page:
         self._collector = RecordsCollector(lambda: reader.read(_METRICS_S))
         self._healthy = healthy
         self._stopping = stopping
+        self._summarizing = threading.Lock()
+        self._summary: tuple[Overview, dict[str, Any]] | None = None
         self._places = Places(reader.state_uri, reader.queue_uri, reader.named_dead_letters)
 
     async def overview(self, request: Request) -> Response:
-        return JSONResponse(summary(await self._read(), self._places))
+        _, said = await to_thread.run_sync(self._summarized)
+        return JSONResponse(said)
 
     async def job_run(self, request: Request) -> Response:
         seen = _job_run_seen(await self._read(), request.path_params["job_run_id"])
@@ -120,7 +123,7 @@ class _Page:
         rows: dict[str, dict[str, Any]] = {}
         while not self._stopping.is_set():
             try:
-                overview = await self._read()
+                overview, said = await to_thread.run_sync(self._summarized)
             except Exception as error:
                 yield _event("trouble", {"text": one_line(error)})
                 await asyncio.sleep(_EVERY_S)
@@ -128,13 +131,20 @@ class _Page:
             seen = _job_run_seen(overview, job_run_id) if job_run_id else None
             now = {session.id: row(session) for session in seen.sessions} if seen else {}
             changed = [session for name, session in now.items() if rows.get(name) != session]
-            said = summary(overview, self._places)
             if changed or {**said, "at_s": 0} != {**sent, "at_s": 0}:
                 yield _event("change", {"summary": said, "job_run": job_run_id, "sessions": changed})
             else:
                 yield _event("tick", {"at_s": overview.at_s})
             sent, rows = said, now
             await asyncio.sleep(_EVERY_S)
+
+    def _summarized(self) -> tuple[Overview, dict[str, Any]]:
+        """An overview and its summary, which takes a while for thousands of sessions: once for all open pages."""
+        overview = self._reader.read(_EVERY_S)
+        with self._summarizing:
+            if self._summary is None or self._summary[0] is not overview:
+                self._summary = overview, summary(overview, self._places)
+            return self._summary
 
     async def _read(self, at_most_s: float = _EVERY_S) -> Overview:
         return await to_thread.run_sync(lambda: self._reader.read(at_most_s))

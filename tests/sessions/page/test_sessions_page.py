@@ -13,6 +13,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +29,7 @@ from deltacompact.base.errors import StoreError
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.model import DispatcherSign, JobRunState, Progress, SessionState
 from sessions.overview.overview import OverviewReader
+from sessions.page import app
 from sessions.page.app import PageServer
 from sessions.queues.opening import open_queue
 from sessions.queues.queue import DeadReason
@@ -472,6 +475,28 @@ def _outside() -> str:
         except OSError:
             return "192.0.2.1"
         return probe.getsockname()[0]
+
+
+def test_health_is_answered_while_a_summary_takes_long_and_all_pages_share_one(server, monkeypatch):
+    """It was made in the event loop, of thousands of sessions, each second and for each open page."""
+    entered, go_on, made = threading.Event(), threading.Event(), []
+
+    def slow(overview, places):
+        entered.set()
+        assert go_on.wait(30)
+        made.append(overview)
+        return {"at_s": overview.at_s}
+
+    monkeypatch.setattr(app, "summary", slow)
+    with ThreadPoolExecutor(2) as pages:
+        answers = [pages.submit(httpx.get, server.address + "api/overview", timeout=30) for _ in range(2)]
+        try:
+            assert entered.wait(30)
+            assert httpx.get(server.address + "healthz", timeout=10).json()["status"] == "ok"
+        finally:
+            go_on.set()
+        assert {answer.result().json()["at_s"] for answer in answers} == {overview.at_s for overview in made}
+    assert len(made) == len({id(overview) for overview in made})
 
 
 def test_machines_get_metrics_and_health(state):
