@@ -307,13 +307,15 @@ UPSOLVER = (
 
 
 def expand(policy: Policy) -> list[Policy]:
-    """A policy without preset, or two: the full tier comes first, so that at night it is the one that submits."""
+    """A policy without preset, or two: the full tier comes first, so that at night it is the one that submits.
+
+    Whether the light tier marks dead rows, the table's readers decide: readers of plain files would see them.
+    """
     match policy.preset:
         case "upsolver":
             return [policy.model_copy(update={"preset": None, "when": [*policy.when, *UPSOLVER]})]
         case "tiers":
             kept = {"preset": None, "when": policy.when or [Condition(deltas=1)]}
-            light = {"settings": {**policy.document.get("settings", {}), "rewrite_dead_fraction": 0.3}}
             full = policy.model_copy(
                 update={
                     **kept,
@@ -324,12 +326,7 @@ def expand(policy: Policy) -> list[Policy]:
                 }
             )
             often = policy.model_copy(
-                update={
-                    **kept,
-                    "name": f"{policy.name}, light",
-                    "cooldown": max(policy.cooldown, 300.0),
-                    "document": {**policy.document, **light},
-                }
+                update={**kept, "name": f"{policy.name}, light", "cooldown": max(policy.cooldown, 300.0)}
             )
             return [full, often]
         case _:
