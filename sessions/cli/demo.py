@@ -8,6 +8,7 @@ import logging
 import sys
 import tempfile
 import threading
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,10 +64,11 @@ def run_demo(root: Path, rows: int, port: int, stay: bool) -> None:
     dispatcher = dispatcher_of(
         str(root / "queue"), str(root / "state"), (str(root / "lake"),), settings, observer=recorder
     )
+    once = uuid.uuid4().hex[:6]  # in a folder of an earlier demo, its ids are taken
     for table, (_, desired_sla) in TABLES.items():
         document = {
             "version": 1,
-            "job_run_id": f"demo-{table}",
+            "job_run_id": f"demo-{table}-{once}",
             "catalog": str(root / "lake"),
             "source_table_id": table,
             "desired_sla": desired_sla,

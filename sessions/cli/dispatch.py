@@ -19,6 +19,7 @@ from sessions.cli.options import (
     allow_option,
     dead_letters_option,
     host_option,
+    only_with,
     port_option,
     queue_option,
     seconds_option,
@@ -167,6 +168,9 @@ def dispatch(
     from sessions.queues.opening import is_url
     from sessions.records.state_store import StateStore
 
+    only_with("--port", port is not None, "host")
+    only_with("--task-token", task_token is not None, "heartbeat_s")
+    only_with("--kuberay", options["kuberay"] is not None, "namespace", "service_account")
     settings = DispatcherSettings(**{field.name: options.pop(field.name) for field in fields(DispatcherSettings)})
     recorder = EventRecorder(StateStore(state))
     dispatcher = dispatcher_of(queue, state, allow, settings, observer=recorder, **options)

@@ -15,7 +15,7 @@ from sessions.base.clock import lasted_s
 from sessions.base.model import Delay, JobRunSession, SessionState
 from sessions.cli.printed import seconds_text, states_of, visible
 from sessions.overview.adherence import outturn_of
-from sessions.page.documents import partition_label
+from sessions.page.documents import listed_job_runs, partition_label
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -72,7 +72,7 @@ def drawn(overview: Overview) -> RenderableType:
     ):
         runs.add_column(name, ratio=ratio, overflow="ellipsis", no_wrap=True)
     delays = overview.delays
-    for seen in overview.job_runs[:_RUNS_SHOWN]:
+    for seen in listed_job_runs(overview)[:_RUNS_SHOWN]:
         runs.add_row(*_of_job_run(seen, overview.at_s, delays.get(seen.run.id)))
     active = [
         (seen, session)
@@ -86,13 +86,15 @@ def drawn(overview: Overview) -> RenderableType:
         sessions.add_column(name, ratio=ratio, overflow="ellipsis", no_wrap=True)
     for seen, session in active[:_SESSIONS_SHOWN]:
         sessions.add_row(*_of_session(seen, session, overview.at_s))
-    left = len(active) - _SESSIONS_SHOWN
-    parts: list[RenderableType] = [runs]
+    parts: list[RenderableType] = [runs, *_more(len(overview.job_runs) - _RUNS_SHOWN)]
     if active:
-        parts += ["", sessions]
-    if left > 0:
-        parts.append(Text(f"and {left:,} more", style="dim"))
+        parts += ["", sessions, *_more(len(active) - _SESSIONS_SHOWN)]
     return Group(*parts)
+
+
+def _more(left: int) -> list[Text]:
+    """The words for rows that are not shown."""
+    return [Text(f"and {left:,} more", style="dim")] if left > 0 else []
 
 
 def _of_job_run(seen: JobRunSeen, now_s: float, delay: Delay | None) -> list[RenderableType]:

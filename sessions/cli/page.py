@@ -6,7 +6,7 @@ import threading
 
 import click
 
-from sessions.cli.options import dead_letters_option, host_option, port_option, state_option
+from sessions.cli.options import dead_letters_option, host_option, only_with, port_option, state_option
 
 
 @click.command()
@@ -33,8 +33,7 @@ def page(state: str, queue: str | None, dead_letters: str | None, port: int, hos
     from sessions.queues.opening import open_queue
     from sessions.records.state_store import StateStore
 
-    if queue is None and dead_letters is not None:
-        raise click.UsageError("--dead-letters is for --queue.")
+    only_with("--queue", queue is not None, "dead_letters")
     store = StateStore(state)
     opened = None if queue is None else open_queue(queue, dead_letters, make=False)
     stopping = threading.Event()

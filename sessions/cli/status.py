@@ -37,7 +37,9 @@ def status(state: str, job_run: str | None, watch: bool, as_json: bool) -> None:
 
     store = StateStore(state)
     if watch:
-        _watch(store, as_json)
+        if as_json or job_run is not None:
+            raise click.UsageError("--watch draws all job runs: leave out --json and --job-run, or --watch.")
+        _watch(store)
         return
     runs = sorted(store.job_runs(), key=lambda run: run.accepted_s) if job_run is None else [_named(store, job_run)]
     if as_json:
@@ -60,13 +62,13 @@ def _named(store: StateStore, job_run_id: str) -> JobRun:
         raise NotFoundError(f"no job run {job_run_id!r} in {store.uri}") from None
 
 
-def _watch(store: StateStore, as_json: bool) -> None:
+def _watch(store: StateStore) -> None:
     from deltacompact.cli.console import out
     from sessions.cli.live import watch_live
     from sessions.overview.overview import OverviewReader, clock_of
 
-    if as_json:
-        raise click.UsageError("--watch is for people: take status --json in a loop, or the page's /api/overview")
+    if not out.is_terminal:
+        raise click.UsageError("--watch draws on a terminal: take status in a loop, or the page's /api/overview.")
     with contextlib.suppress(KeyboardInterrupt):
         watch_live(OverviewReader(store, clock=clock_of(store)), out)
 

@@ -14,6 +14,7 @@ from sessions.cli.options import (
     document_argument,
     document_at,
     json_option,
+    only_with,
     queue_option,
 )
 from sessions.cli.printed import visible
@@ -66,8 +67,7 @@ def submit(
 
     if wait and state is None:
         raise click.UsageError("--wait needs --state: where the dispatchers keep their records.")
-    if not wait and any(option is not None for option in (state, timeout_s, dead_letters)):
-        raise click.UsageError("--state, --timeout and --dead-letters are for --wait.")
+    only_with("--wait", wait, "state", "timeout_s", "dead_letters")
     values = values_of(document_at(document))
     of_document = values.get("job_run_id") or new_job_run_id()
     values["job_run_id"] = of_document if job_run_id is None else job_run_id  # an empty one is refused

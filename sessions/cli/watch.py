@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sessions.cli.options import host_option, json_option, port_option, queue_option, state_option
+from sessions.cli.options import host_option, json_option, only_with, port_option, queue_option, state_option
 
 if TYPE_CHECKING:
     from deltacompact.base.errors import DeltaCompactError
@@ -42,6 +42,8 @@ def watch(queue: str, state: str, policies: str, once: bool, port: int | None, h
     from sessions.watch.policy import read_policies
     from sessions.watch.watcher import Watcher
 
+    only_with("--once", once, "as_json")
+    only_with("--port", port is not None, "host")
     told = read_policies(policies)
     if not once:
         log_json(watcher=policies)

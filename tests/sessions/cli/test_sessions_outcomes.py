@@ -17,9 +17,11 @@ from deltacompact.cli.answers import Failed
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.model import JobRunState, SessionState, Trouble
 from sessions.cli import run
+from sessions.cli.live import drawn
 from sessions.cli.printed import plain_table, print_whole
 from sessions.cli.waiting import JobRunWait, NotSucceeded, check_outcome
 from sessions.dispatch.dispatcher import Dispatcher
+from sessions.overview.overview import OverviewReader
 from sessions.queues.directory import DirectoryQueue
 from sessions.queues.opening import open_queue
 from sessions.queues.queue import DeadReason
@@ -221,6 +223,37 @@ def test_wait_needs_the_state(tmp_path, capsys):
     assert run([*command, "--timeout", "5"]) == 2
     assert run([*command, "--wait", "--state", str(tmp_path / "state"), "--timeout", "0"]) == 1
     assert "goes on" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("dispatch --queue Q --state S --host 0.0.0.0", "--host is for --port"),
+        ("dispatch --queue Q --state S --heartbeat 5", "--heartbeat is for --task-token"),
+        ("dispatch --queue Q --state S --namespace jobs", "--namespace is for --kuberay"),
+        ("dispatch --queue Q --state S --service-account jobs", "--service-account is for --kuberay"),
+        ("watch --queue Q --state S --policies P --json", "--json is for --once"),
+        ("watch --queue Q --state S --policies P --host ::", "--host is for --port"),
+        ("page --state S --dead-letters https://sqs/dead", "--dead-letters is for --queue"),
+        ("submit J --queue Q --timeout 5", "--timeout is for --wait"),
+        ("status --state S --watch --job-run none", "leave out --json and --job-run"),
+    ],
+)
+def test_an_option_that_would_be_ignored_is_refused(tmp_path, monkeypatch, capsys, command, said):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DELTACOMPACT_TASK_TOKEN", raising=False)
+    assert run(command.split()) == 2 and said in capsys.readouterr().err
+
+
+def test_open_job_runs_are_drawn_first_and_the_rest_is_counted():
+    state = StateStore(MemoryStore())
+    state.accept(replace(RUN, id="open", accepted_s=NOW_S - 9))
+    for number in range(20):
+        state.accept(replace(RUN, id=f"ended-{number}", state=JobRunState.SUCCEEDED, finished_s=NOW_S))
+    console = Console(width=140, record=True, file=io.StringIO())
+    console.print(drawn(OverviewReader(state).read()))
+    lines = console.export_text().splitlines()
+    assert " open " in lines[1] and lines[-1] == "and 6 more"
 
 
 @pytest.mark.parametrize(("width", "lines"), [(20, 4), (200, 2)])

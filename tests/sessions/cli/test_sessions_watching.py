@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from pathlib import Path
 
@@ -127,21 +126,20 @@ def test_the_sla_report_holds_what_was_expected_against_what_it_took(told, folde
     assert "day=1" in text and "3 ended, 1 failed" in text
 
 
-def test_status_is_drawn_live(told, folder):
+def test_status_is_drawn_live(told, folder, capsys):
     from sessions.cli.live import drawn
 
     console = Console(width=140, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
     console.print(drawn(OverviewReader(StateStore(str(folder / "state"))).read()))
     text = console.export_text()
     assert "run-orders" in text and "2 succeeded" in text and "x" in text
-    for patience_s in (4, 15, 60):  # the picture is printed at the end, so nothing shows that it has begun to draw
-        watching = started("status", "--state", str(folder / "state"), "--watch")
-        time.sleep(patience_s)
-        watching.send_signal(signal.SIGINT)
-        printed, _ = watching.communicate(timeout=20)
-        if watching.returncode not in (-signal.SIGINT, 130):  # else it was still starting, or importing the command
-            break
-    assert watching.returncode == 0 and "run-orders" in printed
+    watch = ["status", "--state", str(folder / "state"), "--watch"]
+    watching = started(*watch, FORCE_COLOR="1")  # rich takes it for a terminal
+    assert any("run-orders" in line for line in watching.stdout)
+    watching.send_signal(signal.SIGINT)
+    watching.communicate(timeout=20)
+    assert watching.returncode == 0
+    assert cli.run(watch) == 2 and "draws on a terminal" in capsys.readouterr().err, "a pipe showed nothing"
 
 
 def test_watch_says_why(told, folder, capsys, tmp_path):
@@ -163,13 +161,15 @@ def test_watch_says_why(told, folder, capsys, tmp_path):
     assert "policies" in capsys.readouterr().err
 
 
-def test_the_demo_shows_three_job_runs_and_their_slas(tmp_path):
-    demo = started("demo", "--rows", "2000", "--no-stay", "--folder", str(tmp_path))
+def test_the_demo_shows_three_job_runs_and_their_slas_and_may_be_repeated_in_its_folder(tmp_path):
+    command = ["demo", "--rows", "2000", "--no-stay", "--folder", str(tmp_path)]
+    started(*command).communicate(timeout=120)
+    demo = started(*command)
     address = demo.stdout.readline().strip().removeprefix("the page is at ")
     page = httpx.get(address)
     assert page.status_code == 200 and "deltacompact" in page.text
     printed, errors = demo.communicate(timeout=120)
     assert demo.returncode == 0, errors
-    assert "job runs: 3 ended, 0 failed" in printed and "sessions: 9 ended, 0 failed" in printed
+    assert "job runs: 6 ended, 0 failed" in printed and "sessions: 18 ended, 0 failed" in printed
     for table in ("orders", "visits", "returns"):
         assert f"demo-{table}" in printed

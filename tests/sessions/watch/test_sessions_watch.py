@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
-import time
 import threading
+import time
 import uuid
 from dataclasses import replace
 from datetime import UTC, datetime
