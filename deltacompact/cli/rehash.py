@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     type=click.Choice(EXECUTORS),
     default=DEFAULTS.executor,
     show_default=True,
-    help="local: in this process; ray: on a Ray cluster; auto: on Ray if the index is large.",
+    help="local: in this process; ray: on a Ray cluster; auto: large partitions on Ray.",
 )
 @verbose_option
 @json_option
@@ -55,17 +56,15 @@ def rehash(
     deltacompact rehash ./lake orders --hash-buckets 64
     """
     from deltacompact.cli.console import out
-    from deltacompact.executors.choose import executor_for
-    from deltacompact.executors.executor import Executor
+    from deltacompact.executors.choose import executors_for, lane_for
     from deltacompact.maintenance.check import index_entries, rehash_table
 
-    tasks: list[Executor] = []
+    settings = Settings(executor=executor)
+    executor_of = functools.cache(lambda lane: executors_for(settings, {lane: 1})[lane])
 
     def rehashed(chosen: Partition) -> list[_Rehashed]:
-        entries = index_entries(catalog, table, chosen)
-        if not tasks:
-            tasks.append(executor_for(Settings(executor=executor), entries, 0))
-        done = [_Rehashed(*each) for each in rehash_table(catalog, table, hash_buckets, tasks[0], chosen)]
+        lane = lane_for(settings, index_entries(catalog, table, chosen), 0)
+        done = [_Rehashed(*each) for each in rehash_table(catalog, table, hash_buckets, executor_of(lane), chosen)]
         return done or [_Rehashed(chosen, None, hash_buckets)]
 
     only = one_partition(catalog, table, partition)

@@ -129,6 +129,29 @@ def test_a_table_that_is_not_sound(run, tmp_path):
     assert "index" in run("check", "t", status=1)
 
 
+def test_a_rehash_chooses_the_executor_of_each_partition(tmp_path, run, monkeypatch):
+    """The first one decided for all: thousands of small ones went through Ray, or a large one stayed here."""
+    from deltacompact.executors import choose
+    from deltacompact.executors.local import LocalExecutor
+    from deltacompact.maintenance import check
+    from deltacompact.planning.lanes import Lane
+
+    run("create", "t", "--partition-key", "day", "--primary-key", "id")
+    for day in ("1", "2", "3"):
+        run("append", "t", given(tmp_path, "one.parquet", id=[1]), "--partition", f"day={day}")
+    run("compact", "t")
+    made, entries = [], iter([1, 10**12, 1])
+
+    def executors_for(settings, sessions):
+        made.extend(sessions)
+        return {lane: LocalExecutor(settings) for lane in sessions}
+
+    monkeypatch.setattr(choose, "executors_for", executors_for)
+    monkeypatch.setattr(check, "index_entries", lambda *given: next(entries))
+    assert run("rehash", "t", "--hash-buckets", "3").count("now 3") == 3
+    assert made == [Lane.POOL, Lane.CLUSTER]
+
+
 def path_is_entries(path):
     return path.endswith(".arrow") and "masks" not in path
 
