@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from deltacompact.base.errors import StoreError
@@ -34,6 +34,15 @@ from sessions.records.leases import HeldJobRun
 
 _LOG = logging.getLogger("sessions")
 _KILLED = "its process ended before it did"
+
+
+@dataclass(frozen=True, slots=True)
+class _LaunchEnd:
+    """How a launch ended, with what passing cause, and how long it took."""
+
+    why: str
+    cause: Cause | None
+    took_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,28 +115,38 @@ class GroupWork:
         group.log = LogKeeper(self.held.state, self.means.launcher, spec.id, spec.launcher)
         _LOG.info("%s launched: %s", spec.id, counted(len(group.unended), "session"))
 
-    def follow(self, group: HeldGroup) -> None:
-        """If a group has ended or hangs: see what became of its sessions, and when they are tried again."""
+    def follow(self, groups: Iterable[HeldGroup]) -> None:
+        """End launched groups that have ended or hang, see what became of their sessions, and when they are tried
+        again."""
+        ended = [(group, end) for group in groups if (end := self._end_of(group)) is not None]
+        self._end_launches(group for group, _ in ended)
+        for group, end in ended:
+            self._settle(group, end)
+
+    def _end_of(self, group: HeldGroup) -> _LaunchEnd | None:
+        """How a launched group has ended. None: it runs."""
         assert group.launched is not None and group.log is not None
         group.log.look()
         status, why = self.means.launcher.status(group.launched), _KILLED
         if status.state is GroupState.RUNNING:
             patience_s = group.patience_s(self.means.settings.stall_s, self.ray_wait_s)
             if group.silent_s <= patience_s and not group.lingers():
-                return
+                return None
             if group.unended:
                 why = f"it recorded nothing for {group.silent_s:,.0f} s, so its process was ended"
                 _LOG.warning("%s hangs: %s", group.launched, why)
         else:
             _LOG.info("%s ended with status %s %s", group.launched, status.exit_status, status.text)
             why = (status.text or why) if status.cause else ": ".join(filter(None, (why, status.text)))
-        took_s = time.monotonic() - group.launched_s
-        self._end_launch(group)
+        return _LaunchEnd(why, status.cause, time.monotonic() - group.launched_s)
+
+    def _settle(self, group: HeldGroup, end: _LaunchEnd) -> None:
+        """See what became of the sessions of an ended group."""
         self.looks.see(group)
-        self.looks.learn(group, took_s)
+        self.looks.learn(group, end.took_s)
         self._leave(group)
         begun = [session for session in group.unended if session.has_begun]
-        self._tried(group, begun or group.unended, why, status.cause)
+        self._tried(group, begun or group.unended, end.why, end.cause)
         failures = max((session.failures for session in group.unended), default=0)
         group.not_before_s = time.monotonic() + self.means.policy.wait_s(failures)
         group.wait_for_trouble(self.means.clock())
@@ -136,19 +155,24 @@ class GroupWork:
         """Record a failed try of these sessions."""
         group.update(each(sessions, lambda session: self.retries.after(session, why, cause)))
 
-    def cancel(self, group: HeldGroup) -> None:
-        """End the group gently, and fence its attempts off. Published versions stay."""
-        if group.launched is not None:
-            self._end_launch(group)
-            self.looks.see(group)
-        self._leave(group)
-        group.update(each(group.unended, self.retries.cancel))
+    def cancel(self, groups: Sequence[HeldGroup]) -> None:
+        """End the groups gently, and fence their attempts off. Published versions stay."""
+        self._end_launches(groups)
+        for group in groups:
+            if group.launched is not None:
+                self.looks.see(group)
+            self._leave(group)
+            group.update(each(group.unended, self.retries.cancel))
 
-    def let_go(self, group: HeldGroup) -> None:
-        """End the group, and give its place to others."""
-        if group.launched is not None:
-            self._end_launch(group)
-        self._leave(group)
+    def let_go(self, groups: Sequence[HeldGroup]) -> None:
+        """End the groups, and give their places to others."""
+        self._end_launches(groups)
+        for group in groups:
+            self._leave(group)
+
+    def _end_launches(self, groups: Iterable[HeldGroup]) -> None:
+        """End those that are launched, side by side: the log and the end of a cluster take minutes."""
+        each([group for group in groups if group.launched is not None], self._end_launch)
 
     def _end_launch(self, group: HeldGroup) -> None:
         """Keep the group's log, then terminate its process or cluster."""

@@ -86,8 +86,7 @@ class JobRunWork:
                 return
             self._check_lease()
             if self._held.run.cancelling:
-                for group in self._groups:
-                    self._group_work.cancel(group)
+                self._group_work.cancel(self._groups)
                 break
             if (trouble := self._all_wait_for()) is not None:
                 asking(lambda trouble=trouble: self._held.change(trouble=trouble))  # type: ignore[misc]
@@ -113,10 +112,10 @@ class JobRunWork:
         work.delays.begin()
         if not self._means.stopping.gently.is_set():
             self._wait_for_places()
-        for group in self._groups:
-            if group.launched is not None:
-                work.follow(group)
-            elif group.unended and not self._means.stopping.gently.is_set():
+        waiting = [group for group in self._groups if group.launched is None]
+        work.follow(group for group in self._groups if group.launched is not None)
+        for group in waiting:
+            if group.unended and not self._means.stopping.gently.is_set():
                 work.start(group)
         self._looks.look(self._groups)
 
@@ -242,8 +241,8 @@ class JobRunWork:
 
     def _let_go(self) -> None:
         """End all groups, and give the job run back: other dispatchers may claim it."""
-        for group in self._groups:
-            self._group_work.let_go(group)
+        if self._groups:
+            self._group_work.let_go(self._groups)
         if not self._held.lost:
             try:
                 self._held.release()

@@ -3,6 +3,7 @@
     launch(run-1.3.g1.1, "local")          a process of this machine, at once
     launch(run-1.3.g2.1, "ray_cluster")    a cluster: it takes minutes, so a thread does it; status says running
     launch(run-1.3.g3.1, "ray_cluster")    a second cluster, at the same time
+    status(run-1.3.g2.1)                   what it was when a thread last asked, some seconds ago
 
 If a cluster cannot be brought up, its group has ended. A cluster's status is asked for every 15 s: each question is a
 command or a request, and the progress of sessions is in the records. If the backend does not know the status, it is
@@ -16,10 +17,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from deltacompact.base.errors import StoreError
 from deltacompact.base.wording import one_line
 from sessions.base.troubles import Cause
 from sessions.launchers.launcher import GroupSpec, GroupState, GroupStatus, Launcher
@@ -31,6 +31,7 @@ _UNKNOWN_FOR_S = 600.0
 """For this time, a group of unknown status counts as running: its records show whether it works."""
 _CLUSTERS_AT_ONCE = 64
 """Clusters that are brought up side by side. More wait for their turn, as they would at the provider."""
+_QUESTIONS_AT_ONCE = 16
 _FAILED = 1
 
 
@@ -74,21 +75,31 @@ class Launchers:
 
 @dataclass(slots=True)
 class _LastAnswer:
-    """The last known status of a group, when the backend last knew it, and when it was last asked."""
+    """The last known status of a group, when the backend last knew it, and when it was last asked.
+
+    `question`: the latest one. It may be on its way for a minute.
+    """
 
     status: GroupStatus
     known_s: float
     asked_s: float
     every_s: float = _POLL_S
+    question: Future[None] | None = None
 
 
 class InBackground:
-    """A launcher of clusters that never blocks: it launches in threads, and remembers the last status."""
+    """A launcher of clusters whose `launch` and `status` never block: threads launch and ask.
 
-    def __init__(self, inner: Launcher, clock: Callable[[], float] = time.monotonic) -> None:
+    `logs` and `terminate` take as long as the backend does. `asking` runs the questions.
+    """
+
+    def __init__(
+        self, inner: Launcher, clock: Callable[[], float] = time.monotonic, asking: Executor | None = None
+    ) -> None:
         self._inner = inner
         self._clock = clock
         self._threads = ThreadPoolExecutor(_CLUSTERS_AT_ONCE, thread_name_prefix="launch")
+        self._asking = asking or ThreadPoolExecutor(_QUESTIONS_AT_ONCE, thread_name_prefix="ask")
         self._launching: dict[str, Future[None]] = {}
         self._told: dict[str, _LastAnswer] = {}
         self._lock = threading.Lock()
@@ -106,15 +117,17 @@ class InBackground:
         if launching is not None and (error := launching.exception()) is not None:
             return GroupStatus(GroupState.ENDED, _FAILED, one_line(error), Cause.LAUNCH)
         told = self._told.setdefault(group_id, _LastAnswer(GroupStatus(GroupState.RUNNING), self._clock(), -_POLL_S))
-        if told.status.state is not GroupState.ENDED and self._clock() - told.asked_s >= told.every_s:
-            self._ask(group_id, told)
+        is_on_its_way = told.question is not None and not told.question.done()
+        is_due = told.status.state is not GroupState.ENDED and self._clock() - told.asked_s >= told.every_s
+        if is_due and not is_on_its_way:
+            told.question = self._asking.submit(self._ask, group_id, told)
         return told.status
 
     def _ask(self, group_id: str, told: _LastAnswer) -> None:
         """Ask the backend. If it does not know the status, it is asked again: it may know later."""
         try:
             found = self._inner.status(group_id)
-        except StoreError as error:
+        except Exception as error:
             found = GroupStatus(GroupState.UNKNOWN, text=one_line(error))
         told.asked_s = self._clock()
         if found.state is not GroupState.UNKNOWN:
@@ -139,5 +152,6 @@ class InBackground:
         self._told.pop(group_id, None)
 
     def close(self) -> None:
+        self._asking.shutdown(wait=False, cancel_futures=True)
         self._threads.shutdown(wait=True, cancel_futures=True)
         self._inner.close()

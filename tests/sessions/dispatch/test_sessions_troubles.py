@@ -11,6 +11,7 @@ import errno
 import json
 import threading
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -34,6 +35,7 @@ from sessions.dispatch import attempts as attempts_module
 from sessions.dispatch import job_run_work, showing
 from sessions.dispatch.admission import Admission
 from sessions.dispatch.dispatcher import Dispatcher
+from sessions.dispatch.group_work import GroupWork
 from sessions.dispatch.held_group import HeldGroup
 from sessions.dispatch.intake import Intake
 from sessions.dispatch.job_run_work import JobRunWork
@@ -396,6 +398,16 @@ def test_a_smaller_dispatcher_that_takes_a_job_run_over_gives_it_what_it_has(wor
     assert world.run.state is JobRunState.SUCCEEDED and (world.session.plan == planned) is returns
     learned = world.means.rates.rates(f"{planned.executor}/{planned.node_type}").observations
     assert bool(learned) is returns
+
+
+def test_launches_are_ended_side_by_side(world):
+    """The end of a cluster takes minutes."""
+    both = threading.Barrier(2, timeout=30)
+    launcher = SimpleNamespace(terminate=lambda group_id: both.wait())
+    log = SimpleNamespace(keep=lambda: None)
+    work = GroupWork(None, replace(world.means, launcher=launcher), None, None, None, None, 0.0)
+    work.let_go([HeldGroup(name, {}, launched=name, log=log) for name in "ab"] + [HeldGroup("c", {})])
+    assert not both.broken
 
 
 def test_an_attempt_that_cannot_be_fenced_off_is_not_followed_by_another(world):

@@ -10,7 +10,9 @@ import json
 import os
 import stat
 import sys
+import threading
 import time
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +21,7 @@ from typing import Any
 import psutil
 import pytest
 import yaml
+from sessions_processes import until
 
 from deltacompact.base.errors import StoreError
 from deltacompact.storage.memory import MemoryStore
@@ -232,6 +235,34 @@ def test_nothing_of_a_forwarded_port_is_left(ray: StandIn, launcher: RayClusterL
     assert {child.pid for child in psutil.Process().children(recursive=True)} <= before
 
 
+class AtOnce(Executor):
+    """Does what it is given before `submit` returns."""
+
+    def submit(self, work: Any, /, *args: Any, **named: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_result(work(*args, **named))
+        return done
+
+
+def test_a_backend_that_is_slow_keeps_nobody_waiting() -> None:
+    """Each question was a command in the thread of the job run: thirty clusters took minutes in each round."""
+    answer, asked, now_s = threading.Event(), [], [0.0]
+
+    class Slow:
+        def status(self, group_id: str) -> GroupStatus:
+            asked.append(group_id)
+            assert answer.wait(60)
+            return GroupStatus(GroupState.ENDED, 0)
+
+    background = InBackground(Slow(), lambda: now_s[0])  # type: ignore[arg-type]
+    for _ in range(5):
+        now_s[0] += 100.0
+        assert background.status("a").state is background.status("b").state is GroupState.RUNNING
+    answer.set()
+    until(lambda: background.status("a").state is background.status("b").state is GroupState.ENDED, "both end")
+    assert sorted(asked) == ["a", "b"], "one question about each at a time"
+
+
 def test_a_question_that_fails_is_asked_again_and_never_the_last_word(ray: StandIn, jobs: Jobs, tmp_path: Path) -> None:
     """One failed question was taken for the end of a group that ran, and nobody asked any more."""
     now_s = [0.0]
@@ -242,7 +273,7 @@ def test_a_question_that_fails_is_asked_again_and_never_the_last_word(ray: Stand
         def status(self, group_id: str) -> GroupStatus:
             return ray_jobs.status(jobs, NAME)
 
-    background = InBackground(Asked(), clock=lambda: now_s[0])  # type: ignore[arg-type]
+    background = InBackground(Asked(), lambda: now_s[0], AtOnce())  # type: ignore[arg-type]
     for answers in (ConnectionError("no"), RuntimeError("404: Job does not exist"), RuntimeError("500")):
         jobs.answers = answers
         asked = jobs.asked
