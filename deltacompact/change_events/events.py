@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 Indices = npt.NDArray[np.int64]
+_NO_ROWS: tuple[pa.Schema | None, pa.Schema | None] = (None, None)
 BATCH_BYTES = 256 << 20
 """Rows of about so many bytes are taken together: what they supersede among themselves is never written."""
 
@@ -66,6 +67,12 @@ class Events:
         return self.upserts.rows.schema, self.deletes.rows.schema
 
     @property
+    def columns(self) -> tuple[pa.Schema | None, pa.Schema | None]:
+        """The columns of upserts and of deletes; None: there are none, and a parser may have found any."""
+        upserts, deletes = (side.rows.schema if side.rows.num_rows else None for side in (self.upserts, self.deletes))
+        return upserts, deletes
+
+    @property
     def count(self) -> int:
         return int(self.upserts.rows.num_rows + self.deletes.rows.num_rows)
 
@@ -80,18 +87,19 @@ def all_places(table: pa.Table) -> Placed:
 
 
 def joined(events: Iterable[Events]) -> Iterable[Events]:
-    """The batches in order; neighbours with the same columns become one, up to a size."""
-    alike: list[Events] = []
-    size = 0
+    """The batches in order; neighbours whose rows have the same columns become one, up to a size."""
+    alike, size, known = list[Events](), 0, _NO_ROWS
     for batch in events:
-        if alike and batch.schemas != alike[0].schemas:
+        own = batch.columns
+        if any(None not in pair and pair[0] != pair[1] for pair in zip(known, own, strict=True)):
             yield _one(alike)
-            alike, size = [], 0
+            alike, size, known = [], 0, _NO_ROWS
         alike.append(batch)
         size += batch.bytes
+        known = known[0] or own[0], known[1] or own[1]
         if size >= BATCH_BYTES:
             yield _one(alike)
-            alike, size = [], 0
+            alike, size, known = [], 0, _NO_ROWS
     if alike:
         yield _one(alike)
 
@@ -106,7 +114,8 @@ def _one(batch: Sequence[Events]) -> Events:
         placed = [
             replace(of(events), places=of(events).places + start) for events, start in zip(batch, starts, strict=True)
         ]
-        return Placed(pa.concat_tables([p.rows for p in placed]), np.concatenate([p.places for p in placed]))
+        rows = [p.rows for p in placed if p.rows.num_rows] or [placed[0].rows]
+        return Placed(pa.concat_tables(rows), np.concatenate([p.places for p in placed]))
 
     return Events(batch[0].name, together(lambda events: events.upserts), together(lambda events: events.deletes))
 

@@ -74,7 +74,8 @@ def _rows_with_it(column: pa.Array) -> Indices:
     if is_list(type_) and column_types.is_number(type_.value_type):
         rows = np.flatnonzero(np.asarray(pc.fill_null(pc.equal(pc.list_value_length(column), len(_BYTES)), False)))
         numbers = pc.list_flatten(column.take(pa.array(rows))).cast(pa.float64(), safe=False).to_numpy(False)
-        return rows[(numbers.reshape(-1, len(_BYTES)) == list(_BYTES)).all(axis=1)]
+        found: Indices = rows[(numbers.reshape(-1, len(_BYTES)) == list(_BYTES)).all(axis=1)]
+        return found
     if is_list(type_):
         parents = np.asarray(pc.list_parent_indices(column))
         return parents[_rows_with_it(pc.list_flatten(column))]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pyarrow as pa
 import pytest
 from budgets import examples
@@ -90,6 +92,22 @@ def test_events_of_one_key_are_two_rows_at_most():
     assert catalog.read("t").num_rows == 0
     assert catalog.append("t", frame.slice(0, 999), operation_column="op").rows == 1  # late: the delete at 999 stands
     assert catalog.read("t").num_rows == 0
+
+
+def test_files_with_and_without_deletes_are_one_batch(tmp_path):
+    """The delete side of a file without deletes has the columns that the parser found for it: none."""
+    catalog = DeltaStreamCatalog(MemoryStore())
+    catalog.create_table("t", primary_keys=["id"], sort_keys=["lsn"])
+    for number in range(6):
+        gone = [{"op": "d", "before": {"id": number - 1}, "after": None, "source": {"lsn": number}}] * (number % 2)
+        came = [{"op": "c", "before": None, "after": {"id": number, "v": 1.5}, "source": {"lsn": number}}]
+        (tmp_path / f"{number}.json").write_text("\n".join(map(json.dumps, [*gone, *came])))
+    appended = catalog.append_files("t", sorted(map(str, tmp_path.iterdir())), format="debezium")
+    assert [(delta.operation, delta.rows, len(delta.files)) for delta in appended.deltas] == [
+        ("delete", 3, 1),
+        ("upsert", 3, 1),
+    ]
+    assert sorted(catalog.read("t")["id"].to_pylist()) == [1, 3, 5]
 
 
 @pytest.mark.parametrize(("operations", "held"), [("IDI", [2]), ("ID", []), ("DI", [1]), ("IID", []), ("DID", [])])

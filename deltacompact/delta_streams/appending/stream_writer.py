@@ -293,14 +293,15 @@ def _positioned(deltas: Deltas, first: int) -> tuple[Delta, ...]:
 def _skipped(table_id: str, token: Token, known: TokenCommit, kinds: tuple[OperationType, ...]) -> tuple[Delta, ...]:
     """The deltas that a known token committed. They have files as long as they are not compacted.
 
-    Raises InputError if the token committed other operations: then two batches have the same token. How many deltas
-    have an operation does not count: it depends on the sizes of what is read together.
+    Raises InputError if the token did not commit these operations: then two batches have the same token. How many
+    deltas have an operation does not count, nor one that only the commit had: what is read together supersedes more
+    events in one release than in another.
     """
     why = f"token {token} known since position {known.position}"
     if token.sequence is not None and token.sequence != known.sequence:
         why = f"{why}, where its producer is at sequence {known.sequence}"
         return tuple(Delta(known.position, kind, skipped=why) for kind in kinds)
-    if known.operations and {*known.operations} != {*kinds}:
+    if known.operations and not {*kinds} <= {*known.operations}:
         committed, asked = ("+".join(operations) for operations in (known.operations, kinds))
         raise InputError(
             f"table {table_id!r}: token {token} stands for the {committed} at position {known.position}, not for this "
