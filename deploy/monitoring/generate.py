@@ -173,11 +173,12 @@ ALERTS = (
     ),
     Alert(
         "DeltacompactWatcherStands",
-        "min(deltacompact_watch_look_age_seconds) > 3600",
+        "min(deltacompact_watch_look_age_seconds) > 3600 or (absent_over_time(deltacompact_watch_look_age_seconds[1h]) "
+        "and count(present_over_time(deltacompact_watch_look_age_seconds[1w])))",
         "0m",
         "warning",
         "No watcher has looked at its tables for an hour",
-        "Look at its log: a store or catalog does not answer, or it looks more rarely (every)",
+        "Look at its log: it cannot start, a store or catalog does not answer, or it looks more rarely (every)",
     ),
 )
 

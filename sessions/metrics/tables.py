@@ -71,15 +71,17 @@ def total(parts: Iterable[TableSizes]) -> TableSizes:
 
 
 class TablesCollector(Collector):
-    """Makes gauges of the watcher's last look. Ages are as of the scrape."""
+    """Makes gauges of the watcher's last look. Ages are as of the scrape. The first look is awaited from the start."""
 
     def __init__(self, seen: Callable[[], TablesSeen], clock: Callable[[], float]) -> None:
         self._seen = seen
         self._clock = clock
+        self._began_s = clock()
 
     def collect(self) -> Iterator[Metric]:
         seen, now_s = self._seen(), self._clock()
-        since = {} if seen.looked_s is None else {(): max(0.0, now_s - seen.looked_s)}
+        looked_s = self._began_s if seen.looked_s is None else seen.looked_s
+        since = {(): max(0.0, now_s - looked_s)}
         yield gauge("watch_look_age_seconds", "Since the watcher has looked at all tables", [], since)
         yield gauge(
             "tables", "Tables and branches that policies name and that could be read", [], {(): len(seen.tables)}

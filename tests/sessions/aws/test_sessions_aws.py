@@ -110,6 +110,8 @@ def test_an_execution_ends_before_its_history_is_full():
         for name, state in slot.items()
     }
     last = events.pop("Continue as new")
+    name = slot["Continue as new"]["Parameters"]["Name.$"]
+    assert name.startswith("States.Format('slot-{}', States.Hash("), "a name has 80 characters at most, a slot's any"
     slots = 10
     assert slots * (launches * sum(events.values()) + last) < 25_000
     week_s = 7 * 24 * 3600

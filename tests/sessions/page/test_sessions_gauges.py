@@ -69,6 +69,7 @@ def test_a_watcher_that_looks_no_more_is_not_healthy():
         assert httpx.get(served.address + "healthz").status_code == 200, "its first look takes a while"
         now_s[0] += 2
         assert httpx.get(served.address + "healthz").status_code == 503
+        assert "deltacompact_watch_look_age_seconds 1201.0" in httpx.get(served.address + "metrics").text
         seen[0] = TablesSeen(alive_s=now_s[0])
         assert httpx.get(served.address + "healthz").status_code == 200, (
             "each table that it looked at is a sign of life"
