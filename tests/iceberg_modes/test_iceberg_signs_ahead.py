@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from deltacompact.cli.progress import progress
 from deltacompact.iceberg_modes.journal import signs_of_life
 from deltacompact.iceberg_modes.journal.journal import Journal
 from deltacompact.iceberg_modes.journal.left_behind import left_behind
-from deltacompact.iceberg_modes.journal.signs_of_life import Signs
+from deltacompact.iceberg_modes.journal.signs_of_life import Holder, Signs
 from deltacompact.iceberg_modes.rewrite.plan_document import plan_document
 
 T = "ns.t"
@@ -57,6 +58,15 @@ class Elsewhere:
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
     return Elsewhere(Lake(tmp_path / "lake"), monkeypatch)
+
+
+def test_a_container_of_this_host_with_process_ids_of_its_own_is_another_machine(tmp_path, monkeypatch):
+    """Nobody can tell from there whether the process lives, so its signs are waited for."""
+    dead = replace(Holder.this(), process=2**22 + 1)
+    assert dead.is_at_work("5c") is False
+    (elsewhere := tmp_path / "pid").touch()
+    monkeypatch.setattr(signs_of_life, "_PROCESS_IDS", elsewhere)
+    assert dead.is_at_work("5c") is None
 
 
 def test_a_journal_from_the_future_does_not_block_the_next_run(elsewhere):

@@ -33,6 +33,7 @@ from deltacompact.iceberg.commit.attempts import current_attempt, is_superseded
 _AT_WORK: set[str] = set()
 """Sessions that threads of this process work on."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
+_PROCESS_IDS = Path("/proc/self/ns/pid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +81,9 @@ class Holder:
 
 
 def _machine() -> str:
+    """Where process ids mean the same processes. Containers on one host may share its name and boot, and not these."""
     with contextlib.suppress(OSError):
-        return f"{socket.gethostname()} {_BOOT.read_text().strip()}"
+        return f"{socket.gethostname()} {_BOOT.read_text().strip()} {_PROCESS_IDS.stat().st_ino}"
     return socket.gethostname()
 
 
