@@ -20,7 +20,8 @@ from deltacompact.iceberg.marks.marking import codec_of_marks
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.pyiceberg_door.transforms import check_orders
 from deltacompact.iceberg.table.table_state import StateReader, TableState
-from deltacompact.iceberg_modes.journal.left_behind import LeftSession, SessionsLeft, left_behind
+from deltacompact.iceberg_modes.journal.journal import UntrustedError
+from deltacompact.iceberg_modes.journal.left_behind import LeftSession, SessionsLeft, left_behind, not_resumed
 from deltacompact.iceberg_modes.journal.resume import Resumption, landed_inputs, resume
 from deltacompact.iceberg_modes.mode import Mode, Plan, Result
 from deltacompact.iceberg_modes.modes import known_mode
@@ -131,7 +132,11 @@ class ModeRun(Call[Plan, Result]):
         for dead in left.dead:
             committer = Committer(table.store, reader, self.branch, dead.session)
             resumption = self._resumption(Resuming(self, reader, dead, result.notes, self.mode.compares), plan)
-            resumed = resume(dead.session, table, committer, self.signs, resumption)
+            try:
+                resumed = resume(dead.session, table, committer, self.signs, resumption)
+            except UntrustedError as error:
+                result.notes.append(not_resumed(dead.session, error))
+                continue
             result.notes += resumed.notes
             is_ours = dead.plan.mode == self.mode.name
             done |= resumed.done if is_ours else frozenset()

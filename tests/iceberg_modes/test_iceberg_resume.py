@@ -39,6 +39,7 @@ from deltacompact.iceberg_modes.journal.journal import Journal, TakenOverError, 
 from deltacompact.iceberg_modes.journal.signs_of_life import Signs
 from deltacompact.iceberg_modes.rewrite import writing
 from deltacompact.iceberg_modes.rewrite.plan_document import plan_document
+from deltacompact.storage.checksummed import with_checksum
 from deltacompact.storage.local import LocalStore
 
 
@@ -203,6 +204,45 @@ def test_a_journal_that_cannot_be_trusted_is_told_and_left(lake, written, change
     assert re.search(words, note)
     assert session in note and "maintain removes it" in note
     assert journals(lake) == before
+    assert ids(lake) == LIVING
+
+
+def of_a_newer_version(lake, change):
+    """Change the plan in the one journal, as another version would have written it."""
+    (path,) = (path for path in journals(lake) if path.name == "plan.json")
+    sealed = json.loads(path.read_text())
+    change(sealed["body"]["document"]["plan"])
+    path.write_text(json.dumps(with_checksum("body", sealed["body"], format=1)))
+
+
+def test_why_files_stayed_does_not_matter_to_a_resumed_session(lake, written):
+    table_of(lake)
+    killed_before_commit(lake)
+    of_a_newer_version(lake, lambda plan: plan["stays"].update(too_new=3))
+    written.clear()
+    assert (lake.rewrite(T).resumed, written) == (2, [])
+    assert ids(lake) == LIVING
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            lambda plan: plan["groups"][1]["inputs"][0].update(reason="too_new"),
+            "'too_new' is not a valid RewriteReason",
+        ),
+        (lambda plan: plan["options"].update(shiny="x"), "the plan has the option 'shiny', which is newer"),
+        (lambda plan: plan["groups"][0].pop("output_files"), "output_files"),
+    ],
+    ids=["reason", "option", "field"],
+)
+def test_what_a_newer_version_planned_is_told_and_left(lake, written, change, words):
+    table_of(lake)
+    session = killed_before_commit(lake)
+    of_a_newer_version(lake, change)
+    for _ in range(2):
+        (note,) = rewrite(lake).notes
+        assert re.search(rf"the journal of session {session} is not resumed, maintain removes it: .*{words}", note)
     assert ids(lake) == LIVING
 
 

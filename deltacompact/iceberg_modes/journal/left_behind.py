@@ -80,8 +80,12 @@ def left_behind(store: ObjectStore, state: TableState, signs: Signs, tell: Tell 
         except NotFoundError:
             continue  # another process is clearing this journal
         except UntrustedError as error:
-            notes.append(f"the journal of session {session} is not resumed, maintain removes it: {text_of(error)}")
+            notes.append(not_resumed(session, error))
     return SessionsLeft(tuple(dead), tuple(live), tuple(notes))
+
+
+def not_resumed(session: str, error: UntrustedError) -> str:
+    return f"the journal of session {session} is not resumed, maintain removes it: {text_of(error)}"
 
 
 def _is_alive(store: ObjectStore, session: str, stats: Sequence[ObjectStat], signs: Signs, tell: Tell) -> bool:

@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, TypeAlias
 
-from deltacompact.base.errors import DeltaCompactError
-from deltacompact.base.wording import counted
+from deltacompact.base.errors import DeltaCompactError, InputError
+from deltacompact.base.wording import counted, text_of
 from deltacompact.iceberg.commit.committer import Committed, Committer
 from deltacompact.iceberg.commit.proposal import Proposal
 from deltacompact.iceberg.commit.snapshots import unnamed_drafts
@@ -36,6 +36,7 @@ from deltacompact.iceberg_modes.journal.journal import (
     Journal,
     Planned,
     Records,
+    UntrustedError,
     WrittenGroup,
     files_of,
     other_than,
@@ -73,7 +74,10 @@ class Resumed:
 def resume(
     session: str, table: IcebergTable, committer: Committer, signs: Signs, resumption: Resumption | None
 ) -> Resumed:
-    """Commit what a dead session had written, and clear its journal. Without a resumption, nothing is committed."""
+    """Commit what a dead session had written, and clear its journal. Without a resumption, nothing is committed.
+
+    Raises UntrustedError where other code wrote it: then the journal stays.
+    """
     store = committer.store
     held = Journal.take_over(store, session)
     if held is None:
@@ -150,7 +154,11 @@ def _committed(
 ) -> Committed[Any]:
     def propose(state: TableState) -> Proposal[Any]:
         live = _names(state)  # the dead session's own commit may land between two attempts of ours
-        return resumption(plan, [group for group in groups if not _files(group) & live], state)
+        waiting = [group for group in groups if not _files(group) & live]
+        try:
+            return resumption(plan, waiting, state)
+        except (InputError, LookupError, TypeError, ValueError) as error:  # options or reasons that we do not know
+            raise UntrustedError(f"this version cannot read its plan: {text_of(error)}") from error
 
     committing = replace(
         committer, on_head=tries.on_head, before_attempt=tries.before_attempt, after_refusal=tries.after_refusal

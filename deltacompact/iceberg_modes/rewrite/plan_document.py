@@ -15,7 +15,7 @@ out. A plan without extents has 1 for each.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from deltacompact.iceberg.table.content_files import Spec
@@ -61,17 +61,20 @@ def plan_from_json(text: str | bytes, state: TableState, done: frozenset[str] = 
     body = plan_envelope.opened(text, NAME, state)
     wanted = [number for number, group in enumerate(body["groups"]) if not input_paths(group) <= done]
     plan = plan_of_body(body, state, wanted)
-    return plan.of(plan.groups)
+    return replace(plan.of(plan.groups), stays=stays_of(body, RewriteReason))
 
 
 def plan_of_body(body: Mapping[str, Any], state: TableState, numbers: Iterable[int]) -> RewritePlan:
-    """The plan with these groups only. Raises ConflictError if one of them is stale."""
+    """The plan with these groups only, and without what stays: a newer version may have written other reasons for that.
+
+    Raises ConflictError if one of them is stale.
+    """
     files = NamedFiles(state, body["deletes"])
     return RewritePlan(
         *plan_envelope.heading_of(body, state.metadata.specs),
         stored_options(RewriteOptions, body["options"]),
         tuple(_group_of(files, state.metadata.specs, number, body["groups"][number]) for number in numbers),
-        stays_of(body, RewriteReason),
+        (),
     )
 
 
