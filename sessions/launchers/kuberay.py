@@ -168,12 +168,11 @@ class KubeRayLauncher:
         """RayJobs outlive a dispatcher: another one finds them by their names."""
 
     def launched(self) -> Iterator[Launched]:
-        """RayJobs of this state that have not ended."""
+        """RayJobs of this state. One that has ended stays until somebody deletes it."""
         command = ["get", "rayjobs.ray.io", "--selector", f"{MANAGED_BY}={MANAGER}", "--output", "json"]
         for resource in json.loads(run_well([*self._here, *command], _KUBECTL_S))["items"]:
             notes = resource["metadata"].get("annotations", {})
-            ended = (resource.get("status") or {}).get("jobDeploymentStatus") in _ENDED
-            if notes.get(STATE) == self._state_uri and not ended:
+            if notes.get(STATE) == self._state_uri:
                 since = datetime.fromisoformat(resource["metadata"]["creationTimestamp"]).timestamp()
                 yield Launched(notes[GROUP], notes[JOB_RUN], int(notes[EPOCH]), since)
 

@@ -57,7 +57,7 @@ class Reaper:
         self._since_s: dict[str, float] = {}
 
     def listed(self) -> list[Launched]:
-        """The running groups. List them before job runs are read: then the job run of each group is recorded."""
+        """The launched groups. List them before job runs are read: then the job run of each group is recorded."""
         return list(self._launcher.launched())
 
     def sweep(self, listed: Iterable[Launched], job_runs: Mapping[str, JobRun], now_s: float) -> list[str]:

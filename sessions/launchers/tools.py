@@ -29,7 +29,7 @@ GROUP, JOB_RUN, EPOCH, STATE = "deltacompact-group", "deltacompact-job-run", "de
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """A process or cluster that a launcher finds running. `since_s` is when it was launched (Unix seconds)."""
+    """A process or cluster that a launcher finds there. `since_s` is when it was launched (Unix seconds)."""
 
     group_id: str
     job_run_id: str

@@ -128,7 +128,8 @@ def test_a_group_lives_and_ends(api: KubeApi, launcher: KubeRayLauncher) -> None
     assert api.objects == {} and launcher.status(spec.id).state is GroupState.UNKNOWN
 
 
-def test_what_runs_for_this_state_is_listed(api: KubeApi, launcher: KubeRayLauncher) -> None:
+def test_what_was_launched_for_this_state_is_listed(api: KubeApi, launcher: KubeRayLauncher) -> None:
+    """Ended ones too: KubeRay removes their clusters alone, and a dispatcher that died deletes none."""
     launcher.launch(group())
     launcher.launch(group("run-2.1.g1.1", job_run_id="run-2", epoch=1))
     launcher.launch(group("run-3.1.g1.1", state_uri="s3://other/state"))
@@ -144,6 +145,7 @@ def test_what_runs_for_this_state_is_listed(api: KubeApi, launcher: KubeRayLaunc
     assert sorted(launcher.launched(), key=lambda one: one.group_id) == [
         Launched("run-1.3.g1.1", "run-1", 3, since),
         Launched("run-2.1.g1.1", "run-2", 1, since),
+        Launched("run-4.1.g1.1", "run-1", 3, since),
     ]
 
 
