@@ -27,6 +27,7 @@ import yaml
 from deltacompact.base.errors import InputError, StoreError
 from deltacompact.base.wording import one_line
 from deltacompact.planning import sizing
+from deltacompact.storage.s3_access import aws_client
 from sessions.launchers import ray_jobs
 from sessions.launchers.launcher import GroupSpec, GroupStatus
 from sessions.launchers.tools import (
@@ -48,6 +49,7 @@ _UP_S = 1800.0
 _FORWARDED_WITHIN_S = 120.0
 _DOWN_S = 600.0
 _DOWN_ATTEMPTS = 3
+_LISTED_WITHIN_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +175,8 @@ class RayClusterLauncher:
 
     def launched(self) -> Iterator[Launched]:
         """The running clusters of this state, found by their tags."""
-        import boto3
-
         region = self._options.region or self._template["provider"]["region"]
-        pages = boto3.client("ec2", region_name=region).get_paginator("describe_instances")
+        pages = aws_client("ec2", region, _LISTED_WITHIN_S).get_paginator("describe_instances")
         states = {"Name": "instance-state-name", "Values": ["pending", "running"]}
         ours = {"Name": f"tag:{STATE}", "Values": [self._state_uri]}
         seen: dict[str, Launched] = {}
