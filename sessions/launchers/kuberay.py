@@ -77,6 +77,7 @@ def render(spec: GroupSpec, prices: Prices, options: KubeOptions) -> dict[str, A
             "rayClusterSpec": {
                 "rayVersion": options.ray_version,
                 "enableInTreeAutoscaling": spec.workers_initial < spec.workers_max,
+                "autoscalerOptions": {"securityContext": _without_privileges()},
                 "headGroupSpec": {
                     "rayStartParams": {"num-cpus": "0"},  # the driver and Ray's own processes: it runs no tasks
                     "template": _pod("ray-head", f"{_HEAD_CPUS}", _HEAD_GIB * sizing.GIB, options),
@@ -108,13 +109,23 @@ def _pod(name: str, cpus: str, memory_bytes: int, options: KubeOptions) -> dict[
         "name": name,
         "image": options.image,
         "resources": {"requests": amounts, "limits": {"memory": amounts["memory"]}},
+        "securityContext": _without_privileges(),
     }
     if options.environment:
         container["env"] = [{"name": key, "value": value} for key, value in options.environment.items()]
-    pod: dict[str, Any] = {"containers": [container]}
+    pod: dict[str, Any] = {"securityContext": _as_no_root(), "containers": [container]}
     if options.service_account:
         pod["serviceAccountName"] = options.service_account
     return {"metadata": {"labels": {MANAGED_BY: MANAGER}}, "spec": pod}
+
+
+def _as_no_root() -> dict[str, Any]:
+    """The user of a pod, as of our other pods: 1000, which Ray's image has, too."""
+    return {"runAsNonRoot": True, "runAsUser": 1000, "fsGroup": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
+def _without_privileges() -> dict[str, Any]:
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
 class KubeRayLauncher:

@@ -89,6 +89,20 @@ def test_a_node_type_without_a_price_is_refused() -> None:
 # With kubectl
 
 
+def test_pods_have_no_more_rights_than_the_dispatcher() -> None:
+    base = Path(__file__).parents[3] / "deploy" / "kubernetes" / "base" / "dispatchers.yaml"
+    (dispatcher,) = [each for each in yaml.safe_load_all(base.read_text()) if each["kind"] == "Deployment"]
+    pod = dispatcher["spec"]["template"]["spec"]
+    own = dict(pod["containers"][0]["securityContext"])
+    assert own.pop("readOnlyRootFilesystem"), "but Ray writes logs"
+    cluster = render(group(), PRICES, OPTIONS)["spec"]["rayClusterSpec"]
+    assert cluster["autoscalerOptions"]["securityContext"] == own
+    for part in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+        made = part["template"]["spec"]
+        assert made["securityContext"] == pod["securityContext"]
+        assert [container["securityContext"] for container in made["containers"]] == [own]
+
+
 def test_a_group_lives_and_ends(api: KubeApi, launcher: KubeRayLauncher) -> None:
     spec, name = group(), cluster_name("run-1.3.g1.1")
     assert launcher.status(spec.id).state is GroupState.UNKNOWN
