@@ -260,7 +260,7 @@ class Dispatcher:
                 self._guarded(lambda reaper=reaper: self._reap(reaper))  # type: ignore[misc]
 
     def _reap(self, reaper: Reaper) -> None:
-        """End orphans. Launched groups are listed before job runs are read, so that a group of the list has an owner."""
+        """End orphans. Launched groups are listed before job runs are read, so that each of the list has an owner."""
         listed = reaper.listed()
         job_runs: dict[str, JobRun] = {}
         for job_run_id in {cluster.job_run_id for cluster in listed}:
