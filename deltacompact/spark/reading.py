@@ -18,9 +18,12 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
+from deltacompact.base import compute as pc
+from deltacompact.base.errors import SchemaError
 from deltacompact.base.model import ContentType, DataFile, OperationType, Partition
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.base.partitions import side_by_side
+from deltacompact.base.wording import text_of
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.delta_streams.appending.advice import advising
 from deltacompact.delta_streams.scan import with_keys_of
@@ -163,9 +166,15 @@ def _aligned(table: pa.Table, schema: pa.Schema, piece: FileSplit) -> pa.Table:
 
 
 def to_type(column: pa.ChunkedArray, type_: pa.DataType, path: str, name: str) -> pa.ChunkedArray:
-    """Like schemas.cast, but cut off digits that Spark's coarser time units cannot hold."""
+    """Like schemas.cast, but cut off digits that Spark's coarser time units cannot hold. Raises SchemaError as it does.
+
+    A stream keeps its first schema: numbers that are wider later must fit.
+    """
     if isinstance(column.type, pa.BaseExtensionType):
         column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
     if pa.types.is_timestamp(column.type) or pa.types.is_duration(column.type) or pa.types.is_nested(column.type):
-        return column.cast(type_, safe=False)
+        try:
+            return column.cast(options=pc.CastOptions(type_, allow_time_truncate=True))
+        except pa.ArrowInvalid as error:
+            raise SchemaError(f"{path}: column {name!r} does not fit {type_}: {text_of(error)}") from None
     return schemas.cast(column, type_, path, name)

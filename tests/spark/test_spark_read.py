@@ -13,7 +13,7 @@ from publications import configure
 from pyspark.errors import PySparkException
 from spark_fixtures import compact, sorted_rows
 
-from deltacompact.base.errors import InputError
+from deltacompact.base.errors import InputError, SchemaError
 from deltacompact.base.model import ContentType, DataFile, Partition
 from deltacompact.spark import arrow_types, reading
 from deltacompact.spark.changes import fed
@@ -126,6 +126,19 @@ def test_spark_adds_up_the_fingerprint_of_every_type_that_it_has(spark):
     shown = table.cast(arrow_types.spark_schema(table.schema))
     spark.createDataFrame(shown).createOrReplaceTempView("live_rows")
     assert added_up(spark, table.schema, "live_rows") == str(fingerprint_of([table], table.schema, ""))
+
+
+def test_numbers_that_do_not_fit_the_schema_of_a_running_stream_are_refused():
+    """Inside of lists and structs they wrapped: 3,000,000,000 was -1,294,967,296."""
+
+    def read(value, stored, type_):
+        column = pa.chunked_array([pa.array([[value]], pa.list_(stored))])
+        return reading.to_type(column, pa.list_(type_), "a.parquet", "v").to_pylist()
+
+    assert read(7, pa.int64(), pa.int32()) == [[7]]
+    assert read(1_001, pa.timestamp("ns"), pa.timestamp("us"))[0][0].microsecond == 1
+    with pytest.raises(SchemaError, match=r"a.parquet: column 'v' does not fit list<item: int32>: .* 3000000000 not"):
+        read(3_000_000_000, pa.int64(), pa.int32())
 
 
 def test_a_file_goes_to_tasks_in_pieces(catalog):
