@@ -6,6 +6,7 @@ a table of an Iceberg catalog    IcebergCatalogTable.compact: rewrite, convert o
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
@@ -109,10 +110,10 @@ def compact(
     A session's error is in its result; if every session fails, the first error is raised. Raises InputError for bad
     arguments, before any work.
 
-    Of the other arguments, only `settings`, `event_sinks` and `attempt` apply to an Iceberg table. Its result is a
-    ModeResult: that of `IcebergCatalog.rewrite`, `convert` or `upsert`, whose types say more. There the name of an
-    attempt ends in numbers ("run-1/3/2"). The summary of each snapshot has it, and once a later attempt has committed,
-    the earlier one commits no more.
+    Of the other arguments, an Iceberg table takes `settings`, `cluster_by`, `event_sinks` and `attempt` alone. Its
+    result is a ModeResult: that of `IcebergCatalog.rewrite`, `convert` or `upsert`, whose types say more. There the
+    name of an attempt ends in numbers ("run-1/3/2"). The summary of each snapshot has it, and once a later attempt has
+    committed, the earlier one commits no more.
 
     Examples:
         >>> result = deltacompact.compact("orders", delta_catalog_client=catalog)
@@ -124,7 +125,23 @@ def compact(
     attempt = attempt_named(attempt)
     primary_keys = None if primary_keys is None else expect.names("primary_keys", primary_keys)  # or a catalog, perhaps
     catalog = open_catalog() if delta_catalog_client is None else delta_catalog_client
+    of_streams: dict[str, Any] = {
+        "primary_keys": primary_keys,
+        "sort_keys": sort_keys,
+        "desired_sla": desired_sla,
+        "destination_compacted_table_id": destination_compacted_table_id,
+        "rows_per_primary_key_index_file": rows_per_primary_key_index_file,
+        "rows_per_compacted_file": rows_per_compacted_file,
+        "hash_bucket_count": hash_bucket_count,
+        "sns_event_topic_arn": sns_event_topic_arn,
+        "compacted_file_content_type": compacted_file_content_type,
+        "partitions": partitions,
+        "purge": purge,
+    }
     if is_iceberg_catalog(catalog):
+        for name, value in of_streams.items():
+            if value != _DEFAULTS[name]:
+                raise InputError(f"{name} is for delta streams, and {source_table_id!r} is an Iceberg table")
         from deltacompact.catalog.iceberg_table import IcebergCatalogTable
 
         if cluster_by is not None:
@@ -135,19 +152,8 @@ def compact(
         raise InputError("mode, options and branch are for tables of Iceberg catalogs")
     catalog = expect.instance("delta_catalog_client", catalog, DeltaStreamCatalog)
     return DeltaStreamTable(catalog, source_table_id).compact(
-        primary_keys=primary_keys,
-        sort_keys=sort_keys,
-        desired_sla=desired_sla,
-        destination_compacted_table_id=destination_compacted_table_id,
-        rows_per_primary_key_index_file=rows_per_primary_key_index_file,
-        rows_per_compacted_file=rows_per_compacted_file,
-        hash_bucket_count=hash_bucket_count,
-        sns_event_topic_arn=sns_event_topic_arn,
-        compacted_file_content_type=compacted_file_content_type,
-        partitions=partitions,
-        settings=settings,
-        purge=purge,
-        cluster_by=cluster_by,
-        event_sinks=event_sinks,
-        attempt=attempt,
+        settings=settings, cluster_by=cluster_by, event_sinks=event_sinks, attempt=attempt, **of_streams
     )
+
+
+_DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(compact).parameters.items()}

@@ -347,3 +347,11 @@ class Options(Settings):
 
 DEFAULTS = Options()
 """compact(), the command line and the writers of files take their defaults from here."""
+
+SETTINGS_OF_STREAMS = {
+    "rows_per_round": "",
+    "rewrite_dead_fraction": "delete-ratio-threshold",
+    "target_file_bytes": "target-file-size-bytes",
+    "write_amplification_max": "write-amplification-max",
+}
+"""Settings that Iceberg tables do not have, and the option of a mode that stands for each there."""

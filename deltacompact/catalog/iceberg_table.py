@@ -19,9 +19,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 from deltacompact.base import expect
+from deltacompact.base.errors import InputError
 from deltacompact.base.events import EventSink, fan_out
 from deltacompact.base.notebooks import UsersWords
-from deltacompact.base.settings import Settings
+from deltacompact.base.settings import DEFAULTS, SETTINGS_OF_STREAMS, Settings
 from deltacompact.base.user_calls import users_calls
 
 if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
@@ -238,7 +239,7 @@ class IcebergCatalogTable(UsersWords):
         mode           "rewrite" writes files anew with all deletes applied (the default), "convert" turns equality
                        deletes into position deletes, "upsert" keeps the newest row of each key
         options        of the mode, by their names on the page of options
-        settings       with what means to work
+        settings       with what means to work; those of delta streams are refused
         plan           the JSON of a plan to carry out, with its own options
         event_sinks    callables that get every event
         attempt        a name of this call, "run-1/3/2": a later attempt of the same work fences it
@@ -257,6 +258,10 @@ class IcebergCatalogTable(UsersWords):
 
         chosen = mode_named(mode)
         settings = Settings() if settings is None else expect.instance("settings", settings, Settings)
+        for name, instead in SETTINGS_OF_STREAMS.items():
+            if getattr(settings, name) != getattr(DEFAULTS, name):
+                advice = f": give the option {instead}" if instead else ""
+                raise InputError(f"the setting {name} is for delta streams{advice}")
         emit = fan_out(expect.callables("event_sinks", event_sinks))
         with attempt_named(attempt):
             result: ModeResult = self._catalog.run(chosen, self._table_id, options, branch, settings, plan, emit)

@@ -32,7 +32,7 @@ from sessions.dispatch.means import Means
 from sessions.dispatch.planned import record_plans
 from sessions.dispatch.retries import Retries
 from sessions.dispatch.showing import Showing
-from sessions.documents.instruction import Instruction, of_values
+from sessions.documents.instruction import Instruction, of_accepted
 from sessions.planning.refine import group_estimate
 from sessions.records.leases import HeldJobRun, LeaseLostError
 
@@ -71,7 +71,7 @@ class JobRunWork:
 
     def _work(self) -> None:
         try:
-            instruction = of_values(self._held.run.document)
+            instruction = of_accepted(self._held.run.document)
         except InputError as error:  # accepted by another version
             self._end(one_line(error))
             return

@@ -45,7 +45,15 @@ from pydantic import (
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ICEBERG, INT64_MAX, partition_text
 from deltacompact.base.options import declared
-from deltacompact.base.settings import COUNT_MAX, DEFAULTS, EXECUTORS, HASH_BUCKETS_MAX, Options, Settings
+from deltacompact.base.settings import (
+    COUNT_MAX,
+    DEFAULTS,
+    EXECUTORS,
+    HASH_BUCKETS_MAX,
+    SETTINGS_OF_STREAMS,
+    Options,
+    Settings,
+)
 from deltacompact.base.wording import text_of
 from deltacompact.iceberg_modes.modes import mode_named, names, options_of
 from deltacompact.layout.cluster_by import cluster_columns
@@ -115,7 +123,6 @@ _OF_STREAMS = (
     "purge",
     "cluster_by",
 )
-_SETTINGS_OF_STREAMS = ("rows_per_round", "rewrite_dead_fraction")
 _OF_ICEBERG = ("mode", "options", "branch")
 _ICEBERG_TABLE = r"^[^./\\?#%\x00-\x20\x7f]+(\.[^./\\?#%\x00-\x20\x7f]+)+$"
 """namespace.table, each part a plain name, because some catalogs put it into a URL."""
@@ -231,8 +238,12 @@ class Instruction(BaseModel):
         return [{name: partition_text(value) for name, value in values.items()} for values in self.partitions]
 
     def engine_settings(self, **overriding: Any) -> Settings:
-        """The engine's settings: those of the document, and `overriding` ones that the planner decided."""
-        asked: dict[str, Any] = self.settings.model_dump(exclude_unset=True) if self.settings else {}
+        """The engine's settings: those of the document, and `overriding` ones that the planner decided.
+
+        Earlier releases accepted settings of delta streams for Iceberg tables, where nobody read them.
+        """
+        unread = frozenset(SETTINGS_OF_STREAMS) if self.is_iceberg else frozenset[str]()
+        asked: dict[str, Any] = self.settings.model_dump(exclude_unset=True, exclude=unread) if self.settings else {}
         return Settings(**{**asked, **overriding})
 
 
@@ -267,6 +278,13 @@ def parse(data: bytes | str) -> Instruction:
 
 def of_values(document: Any) -> Instruction:
     """The document in JSON values. Raises RefusedDocument."""
+    instruction = of_accepted(document)
+    _check_kind(instruction)
+    return instruction
+
+
+def of_accepted(document: Any) -> Instruction:
+    """The document of a job run, as accepted by any release. Raises RefusedDocument for what can never be served."""
     if not isinstance(document, dict):
         raise RefusedDocument("", f"the document is {short_json(document)}, it must be a JSON object")
     if document.get("Type") == "SubscriptionConfirmation" and "SubscribeURL" in document:
@@ -291,7 +309,6 @@ def of_values(document: Any) -> Instruction:
         raise _refusal(refused, document) from None
     except RecursionError:
         raise RefusedDocument("", "the document is nested too deeply") from None
-    _check_kind(instruction)
     _check_settings(instruction)
     return instruction
 
@@ -358,7 +375,7 @@ _KINDS = {
         "properties": {
             **dict.fromkeys(_OF_STREAMS, False),
             "source_table_id": {"pattern": _ICEBERG_TABLE},
-            "settings": {"properties": dict.fromkeys(_SETTINGS_OF_STREAMS, False)},
+            "settings": {"properties": dict.fromkeys(SETTINGS_OF_STREAMS, False)},
         },
         "allOf": [_options_schema(mode) for mode in names()],
     },
@@ -378,7 +395,7 @@ def _check_kind(instruction: Instruction) -> None:
         return
     of_settings: set[str] = instruction.settings.model_fields_set if instruction.settings else set()
     fields_ = [name for name in _OF_STREAMS if name in named]
-    fields_ += [f"settings.{name}" for name in _SETTINGS_OF_STREAMS if name in of_settings]
+    fields_ += [f"settings.{name}" for name in SETTINGS_OF_STREAMS if name in of_settings]
     if fields_:
         raise RefusedDocument(fields_[0], f"it is for delta streams, and {short_json(catalog)} is an Iceberg catalog")
     if not re.fullmatch(_ICEBERG_TABLE, instruction.source_table_id):

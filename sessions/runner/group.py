@@ -35,7 +35,7 @@ from sessions.base.logs import log_json
 from sessions.base.model import JobRunSession, Outcome, SessionState
 from sessions.base.signals import handled
 from sessions.base.troubles import Cause, cause_of
-from sessions.documents.instruction import Instruction, of_values
+from sessions.documents.instruction import Instruction, of_accepted
 from sessions.documents.request import request_of
 from sessions.events.recording import EventRecorder
 from sessions.planning.learning import cpu_by_stage
@@ -98,7 +98,7 @@ class GroupRun:
         self._epoch = epoch
         self._now_s = StoreClock()
         self.job_run = state.job_run(job_run_id).value
-        self._instruction = of_values(self.job_run.document)
+        self._instruction = of_accepted(self.job_run.document)
         self._open_catalog = open_catalog
         self._catalog: DeltaStreamCatalog | IcebergCatalog | None = None
         self._no_cluster: ClusterError | None = None

@@ -336,6 +336,48 @@ def test_arguments_of_iceberg_tables_are_refused_for_delta_streams(tmp_path, lak
         deltacompact.compact(T, delta_catalog_client=deltacompact.open_catalog(configured), mode="merge")
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"primary_keys": ["id"]},
+        {"sort_keys": ["id"]},
+        {"desired_sla": 60},
+        {"destination_compacted_table_id": "db.copy"},
+        {"rows_per_primary_key_index_file": 9},
+        {"rows_per_compacted_file": 9},
+        {"hash_bucket_count": 9},
+        {"sns_event_topic_arn": "arn:aws:sns:eu-west-1:123456789012:events"},
+        {"compacted_file_content_type": "orc"},
+        {"partitions": [{"day": "1"}]},
+        {"purge": True},
+    ],
+    ids=lambda given: next(iter(given)),
+)
+def test_arguments_of_delta_streams_are_refused_for_iceberg_tables(untouched, given):
+    """The whole branch was rewritten in place, whatever destination or partitions they named."""
+    before = untouched.state(T)
+    (name,) = given
+    with pytest.raises(deltacompact.InputError, match=f"^{name} is for delta streams, and '{T}' is an Iceberg table"):
+        deltacompact.compact(T, delta_catalog_client=deltacompact.open_catalog(untouched.catalog), **given)
+    assert untouched.state(T) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "advice"),
+    [
+        ("rows_per_round", 5, "$"),
+        ("rewrite_dead_fraction", 0.5, ": give the option delete-ratio-threshold"),
+        ("target_file_bytes", 128 << 20, ": give the option target-file-size-bytes"),
+        ("write_amplification_max", 2.0, ": give the option write-amplification-max"),
+    ],
+)
+def test_settings_of_delta_streams_are_refused_for_iceberg_tables(untouched, name, value, advice):
+    """They were taken and never read: files got 512 MiB."""
+    settings = deltacompact.Settings(**{name: value})
+    with pytest.raises(deltacompact.InputError, match=f"^the setting {name} is for delta streams{advice}"):
+        deltacompact.open_catalog(untouched.catalog).table(T).compact(settings=settings)
+
+
 def test_a_catalog_that_does_not_answer_is_named(lake, configured, monkeypatch):
     from sqlalchemy.exc import OperationalError
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from judged_documents import GOOD, SCHEMA, agree_on_a_broken, refused
 
 from deltacompact.base.errors import InputError
+from deltacompact.base.settings import Settings
 from sessions.cli import run
 from sessions.documents.allow_list import AllowList, NotAllowed
-from sessions.documents.instruction import RefusedDocument, of_values, parse, values_of
+from sessions.documents.instruction import RefusedDocument, of_accepted, of_values, parse, values_of
 from sessions.documents.streams import NamedStreams
 
 ICEBERG = {"version": 1, "catalog": "iceberg://prod", "source_table_id": "db.orders"}
@@ -66,6 +67,8 @@ def test_schema_and_validator_refuse_the_same_broken_documents(document, data):
         ({"compacted_file_content_type": "orc"}, "compacted_file_content_type", "delta streams"),
         ({"settings": {"rows_per_round": 5}}, "settings.rows_per_round", "delta streams"),
         ({"settings": {"rewrite_dead_fraction": 0.5}}, "settings.rewrite_dead_fraction", "delta streams"),
+        ({"settings": {"target_file_bytes": 5}}, "settings.target_file_bytes", "delta streams"),
+        ({"settings": {"write_amplification_max": 2.0}}, "settings.write_amplification_max", "delta streams"),
         ({"mode": "vacuum"}, "mode", "'rewrite', 'convert' or 'upsert'"),
         ({"mode": 7}, "mode", "(it is 7)"),
         ({"options": ["rewrite-all"]}, "options", "it must be an object"),
@@ -92,6 +95,13 @@ def test_a_refusal_names_the_field(fields, field, said):
     assert error.field == field and said in str(error)
     # To Python's re, and so to its jsonschema, "$" also matches before a newline at the end.
     assert not SCHEMA.is_valid(document) or "\n" in document["source_table_id"]
+
+
+def test_a_job_run_with_a_setting_that_an_earlier_release_accepted_runs_as_then():
+    document = {**ICEBERG, "settings": {"target_file_bytes": 5, "executor": "local"}}
+    assert of_accepted(document).engine_settings() == Settings(executor="local")
+    streams = of_accepted({**GOOD, "settings": {"target_file_bytes": 5}})
+    assert streams.engine_settings() == Settings(target_file_bytes=5)
 
 
 @pytest.mark.parametrize(
