@@ -162,7 +162,7 @@ class Dispatcher:
     def _receive_for_ever(self) -> None:
         while not self.stopping.gently.is_set():
             free = self._free()
-            if free == 0:
+            if free == 0 or not self._may_receive():
                 time.sleep(_TICK_S)
                 continue
             try:
@@ -173,6 +173,10 @@ class Dispatcher:
             except Exception as error:
                 _LOG.error("receiving failed: %s", one_line(error), exc_info=True)
                 time.sleep(_TROUBLED_FOR_S)
+
+    def _may_receive(self) -> bool:
+        """Whether the state may accept: since it last refused a message, it has taken our sign of life."""
+        return self._intake.refused_s < self._said_s
 
     def _receive(self, most: int) -> None:
         wait_s = _POLL_WHEN_DRAINING_S if self._settings.drain else _LONG_POLL_S

@@ -6,7 +6,8 @@ a document that can never be served  dead letter, with reason and field; of a tr
 another document of the same id      dead letter
 a document of a failed job run's id  the job run is run again, with this document; see records/lives.py
 a document that cannot be read       dead letter: any error while it is read refuses this message alone
-the state does not answer            released: the message comes again, later each time
+the state does not answer            released: the message comes again, later each time. The dispatcher receives nothing
+                                     until the state has taken a sign of life: messages that come too often die
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import random
 import time
 from collections.abc import Callable
 from typing import Any
 
-from deltacompact.base.errors import DeltaCompactError, InputError, NotFoundError
+from deltacompact.base.errors import CorruptionError, DeltaCompactError, InputError, NotFoundError
 from deltacompact.base.wording import one_line
 from sessions.base.ids import job_run_id_of
 from sessions.base.model import JobRun, JobRunState
@@ -34,8 +36,12 @@ _LOG = logging.getLogger("sessions")
 _RELEASED_FOR_MIN_S = 1.0
 
 
+class _Unburied(InputError):
+    """The queue did not take a dead letter: the state has nothing to do with it."""
+
+
 class Intake:
-    """Accepts the messages of one queue."""
+    """Accepts the messages of one queue. `refused_s`: when the state last refused, by the monotonic clock."""
 
     def __init__(
         self, queue: Queue, state: StateStore, allowed: AllowList, clock: Callable[[], float] = time.time
@@ -44,12 +50,15 @@ class Intake:
         self._state = state
         self.allowed = allowed
         self._clock = clock
+        self.refused_s = -math.inf
 
     def take(self, message: Message) -> str | None:
         """Deal with a message. Returns the id of the job run, if one was accepted."""
         try:
             return self._accepted_or_buried(message)
         except DeltaCompactError as error:
+            if not isinstance(error, _Unburied | CorruptionError):  # one damaged record holds up nobody else
+                self.refused_s = time.monotonic()
             self._put_off(message, error)
         except Exception as error:  # a fault of ours: it must not hold up other messages
             _LOG.error("message %s could not be dealt with", message.id, exc_info=True)
@@ -118,7 +127,7 @@ class Intake:
         try:
             self._queue.dead_letter(message, reason, field, text)
         except DeltaCompactError as error:
-            raise InputError(f"{text}; and it cannot become a dead letter: {one_line(error)}") from error
+            raise _Unburied(f"{text}; and it cannot become a dead letter: {one_line(error)}") from error
         _LOG.warning("message %s is a dead letter (%s): %s", message.id, reason, text)
 
     def _put_off(self, message: Message, error: Exception) -> None:

@@ -12,6 +12,7 @@ import json
 import threading
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -304,6 +305,21 @@ def test_a_clock_that_was_set_back_a_day_holds_up_no_job_run_and_no_session(worl
     world.clock.now_s -= 86400.0
     world.work()
     assert world.run.state is JobRunState.SUCCEEDED and len(begun) == 2
+
+
+@pytest.mark.parametrize("error", [StoreError("S3 answered 503"), InputError("S3 refused access (AccessDenied)")])
+def test_nothing_is_received_until_the_state_takes_a_sign_of_life(world, monkeypatch, error):
+    """A message dies when it has been received twenty times: that was after nine minutes."""
+    intake = Intake(world.queue, world.state, AllowList(("/lake",)))
+    dispatcher = Dispatcher(world.queue, intake, world.state, world.means)
+    world.queue.send(json.dumps({"version": 1, "catalog": "/lake", "source_table_id": "t", "job_run_id": "x"}))
+    with monkeypatch.context() as refusing:
+        refusing.setattr(world.state, "accept", Mock(side_effect=error))
+        assert dispatcher._may_receive()
+        dispatcher._receive(10)
+        assert not dispatcher._may_receive()
+    dispatcher._say()
+    assert dispatcher._may_receive()
 
 
 def test_a_session_whose_trouble_never_passes_fails_with_it(world, monkeypatch):
