@@ -34,3 +34,5 @@ class DispatcherSettings:
 DEFAULTS = DispatcherSettings()
 HEARTBEAT_S = 60.0
 """Between two heartbeats for a task token: a fifth of the 5 minutes after which the state machine gives a node up."""
+READ_AT_ONCE = 16
+"""Records and logs that are read side by side: they are small, so reading one is mostly waiting."""

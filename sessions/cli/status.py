@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sessions.base.settings import READ_AT_ONCE
 from sessions.cli.options import json_option, state_option
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from sessions.records.state_store import StateStore
 
 _LOGS_NAMED = 5
-_READ_AT_ONCE = 16
 
 
 @click.command()
@@ -128,7 +128,7 @@ def _with_sessions(store: StateStore, runs: list[JobRun]) -> list[tuple[JobRun, 
     """The job runs, each with its sessions, which are read side by side."""
     from deltacompact.base.partitions import side_by_side
 
-    sessions = side_by_side(runs, lambda run: list(store.sessions(run.id)), _READ_AT_ONCE)
+    sessions = side_by_side(runs, lambda run: list(store.sessions(run.id)), READ_AT_ONCE)
     return list(zip(runs, sessions, strict=True))
 
 
@@ -162,7 +162,7 @@ def _open_ones(store: StateStore) -> list[JobRun]:
         return []
 
     marked = [mark.job_run_id for mark in store.open_job_runs()]
-    return [run for found in side_by_side(marked, read, _READ_AT_ONCE) for run in found]
+    return [run for found in side_by_side(marked, read, READ_AT_ONCE) for run in found]
 
 
 def _print_unreadable(store: StateStore) -> None:

@@ -34,6 +34,7 @@ from deltacompact.base.partitions import side_by_side
 from deltacompact.base.wording import one_line
 from deltacompact.storage.objects import ObjectStat, discard, unfinished
 from sessions.base.model import JobRun
+from sessions.base.settings import READ_AT_ONCE
 from sessions.events.outbox import Outbox
 from sessions.records.kept_logs import kept_logs
 from sessions.records.state_store import StateStore, StoredRecord
@@ -41,8 +42,6 @@ from sessions.records.trigger_ends import remember_end
 from sessions.records.unwatched import unwatched
 
 _LOG = logging.getLogger("sessions")
-_AT_ONCE = 16
-"""Job runs that are read and removed at a time: each costs half a dozen requests, one after another."""
 _UNWATCHED_S = 3 * 24 * 3600.0
 
 
@@ -72,8 +71,8 @@ def expire(state: StateStore, older_than_s: float, dry_run: bool = False) -> Exp
     ended_before_s = now_s - older_than_s
     old = _OldJobRuns(state, ended_before_s, frozenset(Outbox(state.store).expected()), _logs(state), dry_run)
     done, left, folders = Expired(), set(), _folders(state)
-    while some := list(islice(folders, _AT_ONCE)):
-        for (job_run_id, _), of_one in zip(some, side_by_side(some, old.of, _AT_ONCE), strict=True):
+    while some := list(islice(folders, READ_AT_ONCE)):
+        for (job_run_id, _), of_one in zip(some, side_by_side(some, old.of, READ_AT_ONCE), strict=True):
             done.add(of_one)
             if not of_one.job_run_ids:
                 left.add(job_run_id)

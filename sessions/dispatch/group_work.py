@@ -71,12 +71,9 @@ class GroupWork:
         return list(groups.values())
 
     def start(self, group: HeldGroup) -> None:
-        """Launch a group if it may start now."""
-        if time.monotonic() < group.not_before_s:
-            return
+        """Launch a group that waits for a place, if it may start now."""
         if group.waiting is None:
-            group.waiting = self.forecast.waiting(group.name, group.plans_left)
-            group.waits_since_s = time.monotonic()
+            return
         postponed = self.means.admission.enter(group.waiting, group_estimate(group.plans_left))
         if postponed is not None:
             self._postponed(group, postponed)

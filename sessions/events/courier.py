@@ -26,6 +26,7 @@ from deltacompact.base.errors import CorruptionError, DeltaCompactError, NotFoun
 from deltacompact.base.partitions import side_by_side
 from deltacompact.base.wording import one_line
 from sessions.base.model import JobRun
+from sessions.base.settings import READ_AT_ONCE
 from sessions.events.event import EventType
 from sessions.events.outbox import Outbox
 from sessions.events.recording import EventRecorder, record_missing
@@ -47,8 +48,8 @@ _GIVEN_UP_S = 24 * 3600.0
 record."""
 _PAGE, _LIST_MAX_S = 1000, 60.0
 """For each page of events the next listing comes one round later, so an open job run costs a page a round."""
-_READ_MAX, _READERS = 160, 16
-"""How many events are read before they are sent, and how many at a time."""
+_READ_MAX = 160
+"""How many events are read before they are sent."""
 _STOP_WITHIN_S = 20.0
 _ENDS = (EventType.JOB_RUN_SUCCEEDED, EventType.JOB_RUN_FAILED, EventType.JOB_RUN_CANCELLED)
 
@@ -195,7 +196,7 @@ class Courier:
         names = sorted(recorded.keys() - sent, key=lambda name: (recorded[name], name))
         for start in range(0, len(names), _READ_MAX):
             some = names[start : start + _READ_MAX]
-            read = side_by_side(some, functools.partial(self._event, run), _READERS)
+            read = side_by_side(some, functools.partial(self._event, run), READ_AT_ONCE)
             unsent = [(name, data) for name, data in zip(some, read, strict=True) if data is not None]
             unsent.sort(key=lambda event: (json.loads(event[1])["time"], event[0]))
             for first in range(0, len(unsent), BATCH_MAX):

@@ -20,11 +20,11 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.partitions import side_by_side
 from deltacompact.base.wording import one_line
 from deltacompact.storage.objects import ObjectStore
+from sessions.base.settings import READ_AT_ONCE
 from sessions.events.event import JobRunEvent
 
 _LOG = logging.getLogger("sessions")
 _BATCH = TypeAdapter(list[str])
-_READERS = 16
 
 
 class Outbox:
@@ -50,7 +50,7 @@ class Outbox:
     def sent(self, job_run_id: str) -> set[str]:
         """Names of the events that were sent."""
         paths = [stat.path for stat in self._store.list(f"job-runs/{job_run_id}/events-sent/")]
-        return {name for batch in side_by_side(paths, self._batch, _READERS) for name in batch}
+        return {name for batch in side_by_side(paths, self._batch, READ_AT_ONCE) for name in batch}
 
     def _batch(self, path: str) -> list[str]:
         try:

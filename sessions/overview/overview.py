@@ -13,13 +13,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError, PassingError
+from deltacompact.base.partitions import side_by_side
 from deltacompact.base.wording import one_line
 from sessions.base.clock import StoreClock
 from sessions.base.model import Delay, DispatcherSign, JobRun, JobRunSession
+from sessions.base.settings import READ_AT_ONCE
 from sessions.base.troubles import trouble_text
 from sessions.planning.turns import held_up
 from sessions.queues.queue import Depth, Queue
@@ -32,7 +33,6 @@ ENDED_MAX = 1000
 _ENDED_EVERY_S = 30.0
 """How often to look for job runs that were accepted and ended between two overviews."""
 _DECISIONS_EVERY_S = 5.0
-_READERS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +169,7 @@ class OverviewReader:
             self._ended = {name: seen for name, seen in self._ended.items() if listed.get(name) == ended_mark(seen.run)}
             found |= listed.keys() - self._ended.keys()
             self._listed_s = self._clock()
-        with ThreadPoolExecutor(_READERS) as threads:
-            seen = [job_run for job_run in threads.map(self._job_run, sorted(found)) if job_run]
+        seen = [job_run for job_run in side_by_side(sorted(found), self._job_run, READ_AT_ONCE) if job_run]
         for job_run in seen:
             self._ended.pop(job_run.run.id, None)  # it may run again
             if job_run.run.state.ended:

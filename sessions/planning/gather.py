@@ -13,11 +13,11 @@ here, before anything is launched.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from deltacompact.base.errors import NotFoundError
 from deltacompact.base.model import DataFile, Partition
+from deltacompact.base.partitions import side_by_side
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.job import CompactionJob, PartitionWork, Request, plan_work, prepare
 from deltacompact.planning.plan import Capacity, CompactionPlan
@@ -27,14 +27,12 @@ from deltacompact.planning.touched import UNKNOWN, Touched, touched
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.table.ports import NothingToDo
 from deltacompact.tabular.key_ranges import KeyedGroup, keyed_groups
-
-READERS = 16
-"""Partitions that are read at a time: logs are small objects, so reading them is mostly waiting."""
+from sessions.base.settings import READ_AT_ONCE
 
 FOOTERS = 256
 """Footers to read for a job run, for all partitions together: at 30 ms and many at a time, less than a second."""
 _FOOTERS_OF_A_PARTITION = 64
-_FOOTER_READERS = 8
+_FOOTERS_AT_ONCE = 8
 
 _ANY_CAPACITY = Capacity(1, FIGURE_MEMORY_BYTES, FIGURE_MEMORY_BYTES)
 """The engine needs some machine to plan for. The statistics do not depend on it."""
@@ -68,8 +66,7 @@ def gather(catalog: DeltaStreamCatalog, request: Request) -> tuple[Gathered, ...
             return Gathered(values, error=error)
         return _gathered(job, job.work[0], footers)
 
-    with ThreadPoolExecutor(READERS) as threads:
-        return tuple(threads.map(look, chosen))
+    return tuple(side_by_side(chosen, look, READ_AT_ONCE))
 
 
 def _gathered(job: CompactionJob, work: PartitionWork, footers: int) -> Gathered:
@@ -98,8 +95,8 @@ def _touched(store: ObjectStore, plan: CompactionPlan, footers: int) -> Touched:
     def groups(file: DataFile) -> tuple[KeyedGroup, ...]:
         return keyed_groups(store, file, plan.keys.primary)
 
-    with ThreadPoolExecutor(_FOOTER_READERS) as threads:
-        of_base, of_deltas = list(threads.map(groups, some_base)), list(threads.map(groups, some_deltas))
+    found = side_by_side([*some_base, *some_deltas], groups, _FOOTERS_AT_ONCE)
+    of_base, of_deltas = found[: len(some_base)], found[len(some_base) :]
     base_rows = sum(file.rows for file in base)
     share = sum(file.rows for file in some_base) / base_rows if base_rows else 1.0
     merged = [place for place, file in enumerate(some_base) if plan.is_small(file.rows, file.bytes)]

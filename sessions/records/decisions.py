@@ -16,10 +16,10 @@ from pydantic import TypeAdapter
 from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.base.partitions import side_by_side
 from deltacompact.storage.objects import ObjectStat, ObjectStore
+from sessions.base.settings import READ_AT_ONCE
 from sessions.base.unreadable import Unreadable
 
 DECISIONS = "watch-decisions/"
-_READERS = 16
 KEPT_AGAIN_S = 12 * 3600.0
 """Decisions that have not changed are written again after this time: whoever cleans up sees that somebody looks."""
 
@@ -68,7 +68,7 @@ class DecisionsReader:
     def read(self) -> list[KeptDecision]:
         """The decisions. A record in another release's form is left out until a watcher replaces it."""
         listed = list(self._store.list(DECISIONS))
-        read = side_by_side(listed, self._of_table, _READERS)
+        read = side_by_side(listed, self._of_table, READ_AT_ONCE)
         found = {stat.path: of for stat, of in zip(listed, read, strict=True) if of}
         self._known = {path: of for path, of in found.items() if of.error is None}
         self._unreadable.replace(DECISIONS, {path: of.error for path, of in found.items() if of.error is not None})

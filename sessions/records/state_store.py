@@ -27,7 +27,6 @@ import json
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -36,6 +35,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from deltacompact.base.errors import CorruptionError, DeltaCompactError, InputError, NotFoundError
+from deltacompact.base.partitions import side_by_side
 from deltacompact.base.wording import one_line
 from deltacompact.storage.objects import ObjectStore, is_there
 from deltacompact.storage.opening import open_store
@@ -43,6 +43,7 @@ from sessions.base.clock import StoreClock, stale_after_s
 from sessions.base.ids import JOB_RUN_ID
 from sessions.base.model import DispatcherSign, JobRun, JobRunSession
 from sessions.base.observer import Observer, Unobserved
+from sessions.base.settings import READ_AT_ONCE
 from sessions.base.unreadable import Unreadable
 from sessions.records.swapping import SwappedRecords
 from sessions.records.versions import NEW, Version
@@ -52,7 +53,6 @@ R = TypeVar("R", JobRun, JobRunSession)
 _LOG = logging.getLogger("sessions")
 _JOB_RUN, _SESSION, _DISPATCHER = TypeAdapter(JobRun), TypeAdapter(JobRunSession), TypeAdapter(DispatcherSign)
 _GROUP = TypeAdapter(list[str])
-_READERS = 16
 _FORMAT = 2
 """The format of records. Format 1 had no number in it. We leave records of a later format alone."""
 _INDEXED = "ended-indexed"
@@ -257,8 +257,7 @@ class StateStore:
 
     def some_sessions(self, job_run_id: str, session_ids: Sequence[str]) -> list[JobRunSession]:
         """The named sessions, in this order. Raises NotFoundError where one is missing."""
-        with ThreadPoolExecutor(_READERS) as threads:
-            return [stored.value for stored in threads.map(lambda name: self.session(job_run_id, name), session_ids)]
+        return side_by_side(session_ids, lambda name: self.session(job_run_id, name).value, READ_AT_ONCE)
 
     def change_session(
         self, stored: StoredRecord[JobRunSession], after: JobRunSession

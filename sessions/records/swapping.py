@@ -20,19 +20,19 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError, StoreError
+from deltacompact.base.partitions import side_by_side
 from deltacompact.storage.certain_put import put_certainly
 from deltacompact.storage.numbered import NumberedObject, newest_of_each
 from deltacompact.storage.objects import ObjectStore, Swaps, honours_if_match
+from sessions.base.settings import READ_AT_ONCE
 from sessions.base.unreadable import Unreadable
 from sessions.records.numbered import NumberedRecords
 from sessions.records.versions import READABLE_BEFORE, Version, next_written, of_bytes, to_bytes
 
 _ONE = "9" * 20 + ".json"
-_READERS = 16
 _SWAPS_MAX = 20
 
 
@@ -71,17 +71,16 @@ class SwappedRecords:
         same = {folder: known[folder] for folder, entry in found.items() if _is(entry, known.get(folder))}
         changed = {folder: entry for folder, entry in found.items() if folder not in same}
 
-        def version(folder: str, entry: NumberedObject) -> Version | None:
+        def version(folder: str) -> Version | None:
             try:
-                return self._version(folder, entry)
+                return self._version(folder, changed[folder])
             except NotFoundError:
                 return None
             except (CorruptionError, InputError) as error:
                 self.unreadable.note(folder, error)
                 return None
 
-        with ThreadPoolExecutor(_READERS) as threads:
-            read = dict(zip(changed, threads.map(version, changed, changed.values()), strict=True))
+        read = dict(zip(changed, side_by_side(changed, version, READ_AT_ONCE), strict=True))
         self.unreadable.keep(prefix, name, found)
         return {**same, **{folder: entry for folder, entry in read.items() if entry is not None}}
 

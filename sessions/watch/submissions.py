@@ -34,6 +34,7 @@ from deltacompact.storage.numbered import listed
 from deltacompact.storage.objects import ObjectStore
 from sessions.base.ids import session_id
 from sessions.base.model import JobRun, JobRunState
+from sessions.base.settings import READ_AT_ONCE
 from sessions.base.unreadable import Unreadable
 from sessions.records.swapping import SwappedRecords
 from sessions.records.trigger_ends import (
@@ -47,8 +48,6 @@ from sessions.records.trigger_ends import (
 
 FOLDED_AT = 64
 """How many slots of ended job runs must be there before they are folded."""
-READ_AT_ONCE = 16
-"""After a restart a table has dozens of slots and as many job runs to read: several at a time."""
 _FOLDED = b'{"folded": "into watch-history/ by a newer release"}'
 
 

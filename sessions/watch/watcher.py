@@ -31,6 +31,7 @@ from deltacompact.storage.opening import open_store
 from sessions.base.clock import StoreClock
 from sessions.base.ids import session_id
 from sessions.base.model import JobRun
+from sessions.base.settings import READ_AT_ONCE
 from sessions.documents.instruction import PARTITIONS_MAX, values_of
 from sessions.documents.streams import MAIN, NamedStreams, branch_of
 from sessions.metrics.tables import TableSizes, TablesSeen, total
@@ -41,7 +42,7 @@ from sessions.watch.evaluate import Decision, TriggerAction, TriggerHistory, eva
 from sessions.watch.orphans import OrphanCounts, orphan_bytes
 from sessions.watch.policy import Policies, Policy
 from sessions.watch.statistics import Statistics, branch_statistics, statistics_of
-from sessions.watch.submissions import READ_AT_ONCE, Ended, Submission, Submissions, SubmittedPartition, batches
+from sessions.watch.submissions import Ended, Submission, Submissions, SubmittedPartition, batches
 
 if TYPE_CHECKING:  # importing PyIceberg takes a second
     from deltacompact.catalog.iceberg import IcebergCatalog
