@@ -15,13 +15,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import OperationType, SchemaMode, Table, Token, partition_text
+from deltacompact.base.model import OperationType, Partition, SchemaMode, Table, Token, partition_text
 from deltacompact.base.wording import unknown_option
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog, open_catalog
+from deltacompact.change_events.routes import Routes
+from deltacompact.delta_streams.appending.known_partitions import known_partitions
 from deltacompact.delta_streams.appending.positions import checked_position
+from deltacompact.delta_streams.appending.stream_fit import StreamFit
 
 READ_OPTIONS = ("catalog", "table", "partition")
 CHANGE_OPTIONS = (*READ_OPTIONS, "branch", "changes", "to", "per_commit", "before")
@@ -60,6 +63,8 @@ class WriteTarget:
     token: Token | None
     force_position: bool = False
     schema_mode: SchemaMode | None = None
+    routes: Routes = field(default_factory=lambda: Routes({}, {}))
+    """The table's partitions as they are when the job begins: tasks ask no more."""
 
     @property
     def routed(self) -> tuple[str, ...]:
@@ -120,7 +125,8 @@ def write_target(
     )
     checked_position(target.position, 1, target.force_position, catalog.clock())
     _check_columns(target, columns)
-    return target
+    partitions = known_partitions(StreamFit(catalog, table_id, Partition()), target.routed)
+    return replace(target, routes=partitions.routes)
 
 
 def parse_partition(text: str | None) -> dict[str, str | None] | None:

@@ -29,9 +29,9 @@ from pyspark.sql.datasource import WriterCommitMessage
 from deltacompact.base import compute as pc
 from deltacompact.base.model import DataFile, FarValues, OperationType, Partition, Token
 from deltacompact.base.numbers import UNNUMBERED
-from deltacompact.change_events.events import Origin
+from deltacompact.change_events.events import Events, Origin, all_places
 from deltacompact.change_events.operations import Operations
-from deltacompact.change_events.partitions import divided
+from deltacompact.change_events.partitions import by_partition
 from deltacompact.delta_streams.appending.incoming import key_columns
 from deltacompact.delta_streams.paths import TablePaths
 from deltacompact.index.sort_widths import longest_values
@@ -130,11 +130,9 @@ def _deletes(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
 def _by_partition(target: WriteTarget, table: pa.Table) -> Iterator[tuple[Partition, pa.Table]]:
     """Rows by partition; within one, in their order."""
     fixed, keys = dict(target.fixed), target.table.partition_keys
-    if not target.routed:
-        yield Partition.of(keys, fixed), table
-        return
-    for values, rows, _ in divided(table, target.routed):
-        yield Partition.of(keys, fixed | dict(values)), rows
+    rows = Events("the written rows", all_places(table), all_places(table.slice(0, 0)))
+    for values, here in by_partition(rows, target.routed, target.routes):
+        yield Partition.of(keys, fixed | values), here.upserts.rows
 
 
 @dataclass(slots=True)

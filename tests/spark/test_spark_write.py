@@ -176,9 +176,22 @@ def test_many_partitions_in_one_task_do_not_need_many_open_files(catalog):
     writing.commit_written(target, [written, None], None)
     assert [row["id"] for row in sorted_rows(catalog.read("t"), "id")] == list(range(30))
     before = sum(1 for _ in catalog.store.list("t/"))
-    with pytest.raises(InputError, match="double values cannot name partitions"):
+    with pytest.raises(
+        InputError, match="partition column 'p' is double, but in the table it is int64, and values do not fit"
+    ):
         writing.write_rows(target, [batches[0], pa.record_batch({"id": [1], "p": [float("nan")]})])
     assert sum(1 for _ in catalog.store.list("t/")) <= before + 3, "what was still open has vanished"
+
+
+def test_rows_go_to_the_partition_that_says_their_value(catalog):
+    """Of month=01 and the number 1 there were two partitions, and a key lived in both."""
+    catalog.create_table("t", partition_keys=["month"], primary_keys=["id"])
+    catalog.append("t", pa.table({"id": [1], "v": ["old"]}), {"month": "01"})
+    rows = pa.record_batch({"id": [1, 2, 3], "month": pa.array([1, 2, None], pa.int32()), "v": ["new", "b", "c"]})
+    target = pickle.loads(pickle.dumps(write_target({"catalog": catalog.uri, "table": "t"}, rows.schema.names, False)))
+    writing.commit_written(target, [writing.write_rows(target, [rows])], None)
+    assert sorted(str(partition) for partition in catalog.partitions("t")) == ["month=01", "month=2", "month=null"]
+    assert sorted(catalog.read("t", columns=["id", "v"])["v"].to_pylist()) == ["b", "c", "new"]
 
 
 def test_partition_option():
