@@ -176,7 +176,7 @@ class RewriteHead:
         planned = self._plan.sequence_number
         number = planned if (own := self.number_of(group)) is None else own
         newest = self._newest(self._of_partitions.applying_to(replace(now, sequence_number=number)))
-        return newest.get(here, 0) > planned or any(scope != here for scope in newest.keys() & targets)
+        return newest.get(here, 0) > planned or any(scope in targets for scope in newest if scope != here)
 
     def number_of(self, group: FileGroup) -> int | None:
         """The data sequence number of the group's outputs. None: that of their snapshot.
