@@ -314,6 +314,22 @@ def test_a_commit_that_the_catalog_never_heard_of_stops_all_where_its_successors
     assert lost.exists()
 
 
+def test_a_commit_that_lost_a_race_and_is_not_repeated_stops_no_expiry(lake, lost):
+    """The client of a SQL or Glue catalog leaves its metadata file, and deletes what it had written for it."""
+    before = lake.catalog.load_table(T).metadata_location
+    document = json.loads(Path(before.removeprefix("file://")).read_text())
+    gone = document["snapshots"][0] | {"snapshot-id": 7, "manifest-list": f"{folder_of(lake)}/metadata/gone.avro"}
+    lake.append(T, [{"id": 3}])
+    document["metadata-log"].append({"metadata-file": before, "timestamp-ms": 1})
+    document["last-updated-ms"] = int((time.time() + 60) * 1000)
+    document["snapshots"].append(gone)
+    (folder_of(lake) / f"metadata/00009-{uuid.uuid4()}.metadata.json").write_text(json.dumps(document))
+    assert expire(lake).snapshots
+    assert sorted(row["id"] for row in lake.rows(T)) == [1, 2, 3]
+    with pytest.raises(InputError, match="a commit was never finished"):
+        remove_orphans(lake)
+
+
 def test_metadata_in_a_folder_of_its_own_is_looked_at(lake, tmp_path):
     table_of(lake, 1, **{"write.metadata.path": f"{tmp_path}/elsewhere"})
     lost = folder_of(lake) / "data/lost.parquet"

@@ -4,11 +4,13 @@
     00002-…       written before 00003                              the log forgot it
     00007-f1      same uuid, older than ours, not in our log        another head: what it reaches stays
     00008-c9      same uuid, newer, ours is the last one in its log     may be committed: what it reaches stays
+    00007-d2      same uuid, newer, built on 00006, as ours was         it lost a race, or may be committed: as 00008-c9
     00009-b4      same uuid, newer, built on one that is not ours       our pointer is old: nothing may be deleted
     00008-5e      another uuid                                      not asked here (other_tables.py)
 
 A commit that died before the catalog took it leaves 00008-c9, and another pointer may have it: we cannot tell. Where
 the file names another folder for metadata, what was built on it may lie there, unseen: it is refused like 00009-b4.
+A commit that lost a race has no manifests any more. Whoever needs them to know what is no orphan refuses it, too.
 
 Times of files are the store's, times in metadata the writers'. While others commit, a file is there a moment before the
 catalog has it. So we load the table again before we blame a file.
@@ -44,14 +46,15 @@ Listed = tuple[ObjectStore, Iterable[ObjectStat]]
 class OtherHead:
     """A metadata file of this table that our pointer does not remember, and its snapshots.
 
-    `is_newer` than our head; `is_next`: made from our head, for the same folder of metadata. `files`: the metadata
-    files of its log, and its statistics files.
+    `is_newer` than our head; `is_next`: made from our head, for the same folder of metadata; `is_beside`: from a former
+    one. `files`: the metadata files of its log, and its statistics files.
     """
 
     location: str
     identity: str
     is_newer: bool
     is_next: bool
+    is_beside: bool
     files: tuple[str, ...]
     snapshots: tuple[Snapshot, ...]
 
@@ -84,9 +87,10 @@ def refuse_newer(metadata: TableMetadata, heads: Iterable[OtherHead]) -> None:
 
 
 def snapshots_elsewhere(table: IcebergTable, wait: Callable[[float], None] = time.sleep) -> tuple[Snapshot, ...]:
-    """The snapshots that another pointer may have: what they reach stays. Raises as `refuse_newer` does."""
+    """The snapshots that another pointer may have: what they reach stays, if it is there. Raises as `refuse_newer`
+    does, but not for a commit that lost a race to ours."""
     heads = other_heads(table, wait=wait)
-    refuse_newer(table.metadata, heads)
+    refuse_newer(table.metadata, (head for head in heads if not head.is_beside))
     return tuple(snapshot for head in heads for snapshot in head.snapshots)
 
 
@@ -142,5 +146,7 @@ def _head(location: str, name: str, document: dict[str, Any], ours: TableMetadat
     named += [file["statistics-path"] for file in document.get("partition-statistics") or ()]
     is_newer = when[0] > ours.last_updated_ms or when[1] > ours.last_sequence_number
     folder = metadata_folder(document.get("location", ""), document.get("properties") or {})
-    is_next = [*map(identity_of, log[-1:])] == [identity_of(ours.metadata_location)] and folder == ours.metadata_folder
-    return OtherHead(location, name, is_newer, is_next, tuple(named), snapshots)
+    former = identity_of(log[-1]) if log and folder == ours.metadata_folder else None
+    is_next = former == identity_of(ours.metadata_location)
+    is_beside = former in {*map(identity_of, ours.metadata_log)}
+    return OtherHead(location, name, is_newer, is_next, is_beside, tuple(named), snapshots)
