@@ -34,6 +34,15 @@ def is_uri(path: str) -> bool:
     return "://" in path
 
 
+def absolute(path: str | os.PathLike[str]) -> Path:
+    """The path from the root on, without "..": what is published from ../lake is known from /srv/lake, too."""
+    full = Path(path).absolute()
+    if ".." not in full.parts:
+        return full
+    plain, place = os.path.normpath(full), os.path.realpath(full)
+    return Path(plain if os.path.realpath(plain) == place else place)  # after a link, ".." leads elsewhere
+
+
 def identity(root: ObjectStore, path: str) -> str:
     """The identity of an object. `path` is a path below the root, or any URI. Never raises."""
     if is_uri(path):

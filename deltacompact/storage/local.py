@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from deltacompact.base.errors import InputError, NotFoundError, StoreError
 from deltacompact.storage.direct_file import BLOCK_BYTES, DirectFile
+from deltacompact.storage.identity import absolute
 from deltacompact.storage.objects import ObjectStat
 
 Result = TypeVar("Result")
@@ -35,7 +36,7 @@ class LocalStore:
     UNFINISHED = ".unfinished"
 
     def __init__(self, root: str | os.PathLike[str], block_bytes: int = BLOCK_BYTES) -> None:
-        self.root = Path(root).absolute()
+        self.root = absolute(root)
         self._block_bytes = block_bytes
         self.uri = self.root.as_uri() + "/"
 

@@ -13,14 +13,13 @@ from __future__ import annotations
 import functools
 import os
 import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import text_of
 from deltacompact.storage.fetched_file import announce
-from deltacompact.storage.identity import is_uri
+from deltacompact.storage.identity import absolute, is_uri
 from deltacompact.storage.local import ForeignFolder, LocalStore
 from deltacompact.storage.objects import ObjectStore
 
@@ -119,4 +118,4 @@ def as_uri(path: str | os.PathLike[str]) -> str:
         return _S3 + text[len(_S3) :]
     if text.startswith("file:/") and not is_uri(text):
         return f"file://{text.removeprefix('file:')}"
-    return text if is_uri(text) else Path(text).absolute().as_uri()
+    return text if is_uri(text) else absolute(text).as_uri()

@@ -14,7 +14,7 @@ import deltacompact
 from deltacompact.base.errors import InputError, StoreError
 from deltacompact.storage import local
 from deltacompact.storage.local import LocalStore
-from deltacompact.storage.opening import open_store
+from deltacompact.storage.opening import as_uri, open_store
 
 
 @pytest.mark.parametrize(
@@ -171,3 +171,20 @@ def test_no_part_of_a_place_is_left_out():
         with pytest.raises(InputError, match=r"write \? as %3F in a file URI, # as %23"):
             open_store(f"file:///p/a{sign}1")
     assert open_store("file:///p/a%231").uri == "file:///p/a%231/"
+
+
+def test_one_folder_has_one_name(tmp_path, monkeypatch):
+    """Published by ../lake, a table named its files so, and was refused by whoever opened /srv/lake."""
+    (tmp_path / "work").mkdir()
+    (tmp_path / "far" / "below").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "far" / "below")
+    (tmp_path / "alias").symlink_to(tmp_path)
+    monkeypatch.chdir(tmp_path / "work")
+    for name, place in {
+        "../lake": tmp_path / "lake",
+        f"file://{tmp_path}/work/../lake": tmp_path / "lake",
+        tmp_path / "alias" / "work" / ".." / "lake": tmp_path / "alias" / "lake",  # a link in the name stays
+        tmp_path / "link" / ".." / "lake": tmp_path / "far" / "lake",  # and ".." after a link leads elsewhere
+    }.items():
+        assert open_store(name).uri == f"{place.as_uri()}/"
+        assert as_uri(name) == place.as_uri() or str(name).startswith("file:")
