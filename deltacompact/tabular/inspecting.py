@@ -151,7 +151,7 @@ def _described(
             batches = feather_files.batches_of(source, None)
             file = DataFile(
                 *(UNNUMBERED, path, content_type, sum(batches.rows), 0, batches.schema),
-                group_bytes=max(batches.bytes, default=0),
+                group_bytes=batches.bytes_max,
             )
         case _:
             if not parquet_read.is_near(source):

@@ -15,7 +15,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyarrow.orc import ORCFile
 
-_FOOTER, _TYPE, _KIND, _PRECISION, _DECIMAL = 2, 4, 1, 5, 14
+_FOOTER, _STRIPE, _TYPE, _KIND, _PRECISION, _DECIMAL = 2, 3, 4, 1, 5, 14
+_STRIPE_ROWS = 5
 _DIGITS_MAX = 38
 _FIXED_BYTES = {1: 8, 5: 4}
 
@@ -30,6 +31,13 @@ def open_orc(source: pa.NativeFile) -> ORCFile:
             if said.get(_KIND) == _DECIMAL and (digits := said.get(_PRECISION, 0)) > _DIGITS_MAX:
                 raise pa.ArrowInvalid(f"its footer is damaged: a decimal of {digits:,} digits")
     return orc
+
+
+def stripe_rows(orc: ORCFile) -> list[int]:
+    """The rows of each stripe, by the tail."""
+    footers = _messages(orc.reader.serialized_file_tail(), _FOOTER)
+    stripes = [dict(_fields(stripe)) for footer in footers for stripe in _messages(footer, _STRIPE)]
+    return [int(stripe.get(_STRIPE_ROWS, 0)) for stripe in stripes]
 
 
 def stripe(orc: ORCFile, number: int, columns: list[str]) -> pa.Table:

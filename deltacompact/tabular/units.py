@@ -20,22 +20,27 @@ Slices = Iterator[tuple[int, pa.Table]]
 
 
 def units_of(source: pa.NativeFile, file: DataFile, columns: list[str], start: int, stop: int) -> Slices:
-    """The stripes or batches of a file that is not Parquet; a text file has one unit."""
+    """The stripes or batches that have rows in the half-open range; a text file has one unit."""
     match file.content_type:
         case ContentType.ORC:
-            from deltacompact.tabular.orc_files import open_orc, stripe
+            from deltacompact.tabular.orc_files import open_orc, stripe, stripe_rows
 
-            orc, first = open_orc(source), 0
+            orc = open_orc(source)
             read = columns or orc.schema.names[:1]  # a stripe without columns would have no rows
-            for number in range(orc.nstripes):
-                table = stripe(orc, number, read).select(columns)
-                yield first, table
-                first += table.num_rows
+            for number, first in _overlapping(stripe_rows(orc), start, stop):
+                yield first, stripe(orc, number, read).select(columns)
         case ContentType.FEATHER:
-            batches, first = feather_files.batches_of(source, columns), 0
-            for number, rows in enumerate(batches.rows):
-                if first + rows > start and first < stop:
-                    yield first, batches.table(number).select(columns)
-                first += rows
+            batches = feather_files.batches_of(source, columns)
+            for number, first in _overlapping(batches.rows, start, stop):
+                yield first, batches.table(number).select(columns)
         case _:
             yield 0, read_text(source, file.path, file.content_type, file.schema, columns)
+
+
+def _overlapping(rows: list[int], start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """The number and the first row of each unit that has rows in the half-open range."""
+    first = 0
+    for number, count in enumerate(rows):
+        if first + count > start and first < stop:
+            yield number, first
+        first += count

@@ -18,7 +18,7 @@ import deltacompact
 from deltacompact import ContentType, Settings, compact
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.storage.memory import MemoryStore
-from deltacompact.tabular import files, formats, inspecting, parquet_read, writing
+from deltacompact.tabular import files, formats, inspecting, orc_files, parquet_read, writing
 from deltacompact.tabular.row_groups import WriteOptions
 
 PLAIN = pa.table(
@@ -123,6 +123,56 @@ def test_rows_behind_a_range_are_not_decoded(monkeypatch):
         ]
         assert rows == list(range(start, stop))
     assert decoded == [300, 30, 215, 100]
+
+
+@pytest.mark.parametrize("kind", ["arrow", "orc"])
+def test_batches_and_stripes_outside_of_a_range_are_not_decoded(monkeypatch, kind):
+    """Every task that got a range of rows decoded the file from its beginning."""
+    sink, store, decoded = io.BytesIO(), MemoryStore(), []
+    rows = pa.table({"id": range(40_000), "text": ["x"] * 40_000})
+    if kind == "orc":
+        pa.orc.write_table(rows, sink, stripe_size=1 << 15, batch_size=10_000)
+    else:
+        pa.feather.write_feather(rows, sink, chunksize=10_000, compression="zstd")
+    store.put(f"x.{kind}", sink.getvalue())
+    file = inspecting.inspect(store, f"x.{kind}", formats.content_type_of(f"x.{kind}"))
+    open_file, stripe = pa.ipc.open_file, orc_files.stripe
+
+    class Opened:
+        def __init__(self, *arguments, **options):
+            self.file = open_file(*arguments, **options)
+
+        def __getattr__(self, name):
+            return getattr(self.file, name)
+
+        def get_batch(self, number):
+            decoded.append(10_000)
+            return self.file.get_batch(number)
+
+    monkeypatch.setattr(pa.ipc, "open_file", Opened)
+    monkeypatch.setattr(orc_files, "stripe", lambda *args: decoded.append(10_000) or stripe(*args))
+    for start, stop in ((0, 40_000), (10_000, 20_000), (25_000, 25_001), (39_999, 40_000)):
+        decoded.clear()
+        found = [
+            id_ for _, slice_ in files.read(store, file, ["id"], (start, stop)) for id_ in slice_["id"].to_pylist()
+        ]
+        assert found == list(range(start, stop))
+        assert sum(decoded) == 10_000 * (-(-stop // 10_000) - start // 10_000)
+
+
+def test_no_damage_to_an_arrow_file_is_more_than_a_refused_file():
+    """The rows of batches are found by offsets, which may lead anywhere."""
+    data, refused = written(PLAIN.select(["id", "name"]), "arrow-file"), 0
+    for at in range(len(data)):
+        store = MemoryStore()
+        store.put("x.arrow", data[:at] + b"\xfe" * 8 + data[at + 8 :])
+        try:
+            file = inspecting.inspect(store, "x.arrow", ContentType.FEATHER, decoded=True)
+            assert sum(table.num_rows for _, table in files.read(store, file)) == file.rows
+        except deltacompact.InputError as error:
+            assert "x.arrow" in str(error)
+            refused += 1
+    assert 100 < refused < len(data)
 
 
 @pytest.mark.parametrize("content_type", [ContentType.PARQUET, ContentType.FEATHER, ContentType.ORC, ContentType.CSV])
