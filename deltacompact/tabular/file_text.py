@@ -21,6 +21,7 @@ TEXT_BLOCK_BYTES = 16 << 20
 _BLOCK_BYTES_MAX = (1 << 31) - 1
 _HEAD_BYTES = 4 << 10
 _QUOTED = re.compile(r'"[^"]*"')
+_LINE_BREAK = re.compile(rb"[\r\n]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +53,14 @@ class FileText:
 
     def header(self) -> bytes:
         """The first line that is not blank."""
+        pieces = list[bytes]()
         with self.opened() as text:
-            head = b""
-            while b"\n" not in head.strip() and (more := bytes(text.read(_HEAD_BYTES))):
-                head += more
-        return head.strip().partition(b"\n")[0]
+            while more := bytes(text.read(_HEAD_BYTES)):
+                piece, *others = _LINE_BREAK.split(more if pieces else more.lstrip(), 1)
+                pieces += [piece] if piece else []
+                if others:
+                    break
+        return b"".join(pieces).strip()
 
     def begins_with(self) -> bytes:
         """The first byte that is not blank; empty: the text is blank."""

@@ -6,6 +6,7 @@ Every format is appended with each column missing, added, renamed or contradicti
 from __future__ import annotations
 
 import gzip
+import io
 import json
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import pytest
 
 from deltacompact import DeltaStreamCatalog, SchemaError, Settings, compact, open_catalog
 from deltacompact.base.errors import InputError
+from deltacompact.tabular.file_text import FileText
 
 LOCAL = Settings(executor="local")
 ROWS = {"id": [1, 2, 3], "s": [7, 8, 9], "v": ["a", "b", "c"], "day": ["mon"] * 3}
@@ -174,3 +176,25 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path, catalog):
     (tmp_path / "given.csv").write_bytes(b"\xef\xbb\xbfid,s\n5,5\n")
     append(catalog, tmp_path / "given.csv")
     assert set(live(catalog)) == {0, 5}
+
+
+@pytest.mark.parametrize("line_break", ["\n", "\r", "\r\n"], ids=repr)
+@pytest.mark.parametrize("blank", ["", "\r\n \n", "\n" * 5_000], ids=len)
+@pytest.mark.parametrize("name", ["b", "b" * 10_000], ids=len)
+def test_the_header_is_found_without_reading_on(line_break, blank, name):
+    """Without a line feed, the text was searched from its beginning again for each 4 KiB."""
+    data = f"{blank}a,{name}{line_break}".encode() + b"1,2\n" * 100_000
+    source = Source(data)
+    text = FileText(pa.PythonFile(source, "r"), "x.tsv")
+    assert text.header() == f"a,{name}".encode()
+    assert text.delimiter() == ","
+    assert source.bytes <= 2 * (len(blank) + len(name) + 12_000)
+
+
+class Source(io.BytesIO):
+    bytes = 0
+
+    def read(self, size=-1):
+        data = super().read(size)
+        self.bytes += len(data)
+        return data
