@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from deltacompact.base import compute as pc
 from deltacompact.base.errors import InputError
 from deltacompact.base.missing import importing
+from deltacompact.reading.selection import expression_of
 from deltacompact.reading.skipping import asked_by
 
 if TYPE_CHECKING:
@@ -37,17 +37,25 @@ class Scanning(Protocol):
 
 
 def scanning(scan: Any, selection: Mapping[str, Any]) -> Scanning:
-    """A table's scan, limited to a selection: no other columns, and both filters apply."""
+    """A table's scan, limited to a selection: no other columns, and both filters apply.
+
+    Raises InputError for a filter that is malformed.
+    """
     chosen = dict(selection)
     of_user = chosen.pop("filter", None)
-    known = of_user if of_user is None or isinstance(of_user, pc.Expression) else pq.filters_to_expression(of_user)
+    known = of_user if callable(of_user) else expression_of(of_user)
 
     def scanned(*, columns: list[str] | None = None, filter: Any = None) -> pa.RecordBatchReader:
-        both = filter if known is None else known if filter is None else known & filter
-        others = {**chosen, "columns": columns or chosen.get("columns"), "filter": both}
+        others = {**chosen, "columns": columns or chosen.get("columns"), "filter": _both(known, filter)}
         return scan(**others)
 
     return scanned
+
+
+def _both(of_user: Any, of_engine: pc.Expression | None) -> Any:
+    if of_user is None or of_engine is None:
+        return of_engine if of_user is None else of_user
+    return (lambda columns: expression_of(of_user(columns)) & of_engine) if callable(of_user) else of_user & of_engine
 
 
 class LiveDataset(ds.Dataset):

@@ -52,7 +52,7 @@ class Selected:
         wanted = whole if columns is None else chosen(columns)
         if callable(filter):
             filter = filter(known)
-        expression = _expression(filter)
+        expression = expression_of(filter)
         if expression is None:
             return cls(wanted, _columns_named(known, wanted.names))
         names = _names(filter)
@@ -98,7 +98,8 @@ def _chosen(table_id: str, schema: pa.Schema, columns: Sequence[str]) -> pa.Sche
     return pa.schema([schema.field(name) for name in columns])
 
 
-def _expression(wanted: Any) -> pc.Expression | None:
+def expression_of(wanted: Any) -> pc.Expression | None:
+    """The expression of a filter. Raises InputError for a list that is malformed, and for anything else."""
     if wanted is None or isinstance(wanted, pc.Expression):
         return wanted
     _names(wanted)

@@ -6,6 +6,7 @@ What the other library asks for is all that is read: a scan that counts says whi
 from __future__ import annotations
 
 import json
+import re
 import sys
 
 import duckdb
@@ -123,6 +124,19 @@ def test_no_more_columns_are_read_than_are_asked_for():
     counting.asked.clear()
     dataset_of(counting).count_rows()
     assert (["id"], False) in counting.asked
+
+
+@pytest.mark.parametrize("way", ["read", "dataset", "to_duckdb", "to_polars"])
+@pytest.mark.parametrize("wanted", [[("total", 3)], "id > 2", 7], ids=repr)
+def test_a_malformed_filter_is_refused_as_by_read(orders, way, wanted):
+    with pytest.raises(InputError, match=f"^filter {re.escape(repr(wanted))} is neither"):
+        getattr(orders, way)(filter=wanted)
+
+
+def test_a_filter_may_be_a_function_of_the_columns(orders):
+    live = orders.dataset(filter=lambda columns: pc.field("id") > pa.scalar(2, columns.field("id").type))
+    assert sorted(live.to_table()["id"].to_pylist()) == [3, 4]
+    assert live.to_table(filter=pc.field("total") < 4)["id"].to_pylist() == [3]
 
 
 def test_a_filter_of_the_table_and_one_of_the_engine_both_count():
