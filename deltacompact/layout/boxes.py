@@ -23,6 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deltacompact.base import compute as pc
+from deltacompact.layout.order import common_prefix
 
 Ranks = npt.NDArray[np.int64]
 _HEAD = 8
@@ -136,15 +137,9 @@ def _places(values: pa.Array) -> npt.NDArray[np.float64]:
     if not pa.types.is_binary(values.type):
         return np.clip(np.asarray(values.cast(pa.float64(), safe=False), np.float64), -1e300, 1e300)
     found = values.to_pylist()
-    skipped = _alike(found[0], found[-1]) if found else 0
+    skipped = common_prefix(found[0], found[-1]) if found else 0
     heads = (value[skipped : skipped + _HEAD].ljust(_HEAD, b"\0") for value in found)
     return np.array([float(int.from_bytes(head, "big")) for head in heads], np.float64)
-
-
-def _alike(one: bytes, other: bytes) -> int:
-    """The length of the common prefix."""
-    length = min(len(one), len(other))
-    return next((place for place in range(length) if one[place] != other[place]), length)
 
 
 def _without_nan(values: pa.Array) -> pa.Array:

@@ -21,13 +21,11 @@ import numpy as np
 import numpy.typing as npt
 
 from deltacompact.layout.boxes import BoundPlaces, Boxes, Ranks
+from deltacompact.layout.spread import even_steps
 
 DRAWN = 1024
 """The number of values and of ranges that are drawn. It makes shares exact to about 1.5 percentage points."""
 RANGE_SHARE = 0.05
-
-_GOLDEN = 1.32471795724474602596
-"""The plastic number: its powers step evenly through several dimensions at a time (Roberts' R sequence)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +129,7 @@ def drawn(boxes: Boxes, share: float = 0.0, count: int = DRAWN) -> Predicates:
     high = np.empty_like(low)
     for column, places in enumerate(boxes.places):
         begin, end = _spans(boxes, column)
-        steps = (np.arange(1, count + 1) * _GOLDEN ** -(column + 1)) % 1.0
+        steps = even_steps(count, column)
         for number, (file, step) in enumerate(zip(files.tolist(), steps.tolist(), strict=True)):
             first, last = int(boxes.low[column, file]) // 2, int(boxes.high[column, file]) // 2
             low[column, number] = at = _rank(places, first, last, step)

@@ -117,7 +117,7 @@ def _ranks_of_bytes(values: pa.LargeBinaryArray) -> tuple[Numbers, Numbers]:
     if not len(values):
         return np.empty(0, np.int64), np.empty(0, np.int64)
     ends = pc.min_max(values).as_py()
-    ranks, first = dense_ranks(_heads(values, _common(ends["min"], ends["max"])))
+    ranks, first = dense_ranks(_heads(values, common_prefix(ends["min"], ends["max"])))
     alike = np.flatnonzero(np.bincount(ranks)[ranks] > 1)
     if not len(alike):
         return ranks, first
@@ -150,7 +150,7 @@ def _counted_in_bytes(cuts: pa.LargeBinaryArray, values: pa.LargeBinaryArray, si
     """Compares the eight bytes after the common prefix of the cuts, and all bytes of values that equal a cut there."""
     if not len(cuts) or not len(values):
         return np.zeros(len(values), np.int64)
-    skipped = _common(cuts[0].as_py(), cuts[-1].as_py())
+    skipped = common_prefix(cuts[0].as_py(), cuts[-1].as_py())
     heads = _heads(cuts, skipped)
     of_values = _heads(values, skipped)
     low = np.searchsorted(heads, of_values, side="left").astype(np.int64)
@@ -187,7 +187,7 @@ def _heads(values: pa.LargeBinaryArray, skipped: int) -> npt.NDArray[np.uint64]:
     return np.where(missing < 64, found, np.uint64(0))
 
 
-def _common(one: bytes, other: bytes) -> int:
+def common_prefix(one: bytes, other: bytes) -> int:
     """The length of the common prefix."""
     limit = min(len(one), len(other))
     return next((place for place in range(limit) if one[place] != other[place]), limit)

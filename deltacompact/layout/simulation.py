@@ -28,7 +28,7 @@ from deltacompact.layout.depth import RANGE_SHARE
 from deltacompact.layout.extents import STAYS, Extents, extents_of, weighed
 from deltacompact.layout.growing import grow
 from deltacompact.layout.overlap import FileMask, meetings, to_lay_out
-from deltacompact.layout.spread import spread
+from deltacompact.layout.spread import even_steps, spread
 
 STEPS_MAX = 50
 """A policy acts at most so often: if there are more commits, successive ones are put together."""
@@ -36,7 +36,6 @@ POINTS = 8_000
 """The points of all files together. A file has at least eight."""
 QUESTIONS = 64
 """The number of ranges that stand for the reads by one set of columns between two steps."""
-_GOLDEN = 1.32471795724474602596
 
 Points = npt.NDArray[np.float64]
 
@@ -156,8 +155,7 @@ def _steps(arrivals: Sequence[Arrival]) -> Iterator[tuple[float, float, list[int
 def _points(files: Boxes) -> list[Points]:
     """Points evenly spread in each box."""
     each = max(8, POINTS // max(1, files.files))
-    counts = np.arange(1, each + 1)
-    steps = np.array([(counts * _GOLDEN ** -(column + 1)) % 1.0 for column in range(len(files.columns))])
+    steps = np.array([even_steps(each, column) for column in range(len(files.columns))])
     steps[:, 0], steps[:, -1] = 0.0, 1.0  # the corners of the box
     ends = [(places.of[low // 2], places.of[high // 2]) for places, low, high in _columns(files)]
     low, high = (np.array([pair[side] for pair in ends]) for side in (0, 1))

@@ -20,6 +20,8 @@ SAMPLE_PER_FILE = 200
 """With so many sampled rows a file, files differ in size by a seventh. With 50 they differed by two fifths."""
 LOOKS_PER_TASK = 16
 """The fewest looks that are worth a task."""
+_PLASTIC = 1.32471795724474602596
+"""The plastic number: its powers step evenly through several dimensions at a time (Roberts' R sequence)."""
 _LOOKS_MIN, _LOOKS_MAX, _LOOK_ROWS = 64, 512, 20_000
 
 
@@ -55,6 +57,11 @@ def spread(there: int, wanted: int) -> npt.NDArray[np.int64]:
     if there <= wanted:
         return np.arange(there, dtype=np.int64)
     return ((np.arange(wanted) + 0.5) * (there / wanted)).astype(np.int64)
+
+
+def even_steps(count: int, column: int) -> npt.NDArray[np.float64]:
+    """`count` shares, 0 to 1, of a column's range. With those of other columns they spread evenly through the box."""
+    return np.asarray((np.arange(1, count + 1) * _PLASTIC ** -(column + 1)) % 1.0, np.float64)
 
 
 @dataclass(frozen=True, slots=True)
