@@ -51,11 +51,23 @@ def overlapping(boxes: Boxes, of: Ranks | None = None) -> FileMask:
     if boxes.files < 2 or not boxes.columns:
         return found
     low, high = boxes.low.astype(np.int32), boxes.high.astype(np.int32)
-    by_meetings = np.argsort([meetings(*ranges) for ranges in zip(low, high, strict=True)])
+    alike = _alike(low, high, of)
+    files = np.flatnonzero(alike == np.arange(boxes.files))
+    by_meetings = np.argsort([meetings(*ranges) for ranges in zip(low[:, files], high[:, files], strict=True)])
     low, high = low[by_meetings], high[by_meetings]
-    order = np.lexsort((high[0], low[0]))
+    order = files[np.lexsort((high[0, files], low[0, files]))]
     found[order] = _swept(low[:, order], high[:, order], None if of is None else of[order])
-    return found
+    return found[alike]
+
+
+def _alike(low: _Ranges, high: _Ranges, of: Ranks | None) -> Ranks:
+    """For each file, the first of one and the same value and number: these do not overlap, and all overlap the same."""
+    alike = np.arange(low.shape[1])
+    points = np.flatnonzero((low == high).all(axis=0))
+    values = low[:, points] if of is None else np.vstack([low[:, points], of[points]])
+    _, first, place = np.unique(values, axis=1, return_index=True, return_inverse=True)
+    alike[points] = points[first[place.reshape(-1)]]
+    return alike
 
 
 def meetings(low: npt.NDArray[np.integer], high: npt.NDArray[np.integer]) -> int:

@@ -21,7 +21,7 @@ _RANGE = st.tuples(st.integers(0, 9), st.integers(0, 9)).map(lambda pair: (min(p
 @st.composite
 def tables(draw):
     files = draw(st.integers(1, 40))
-    ranges = st.lists(_RANGE | st.just(NULLS), min_size=files, max_size=files)
+    ranges = st.lists(_RANGE | st.just(NULLS) | st.just((4, 4)), min_size=files, max_size=files)
     partitions = draw(st.lists(st.sampled_from("ab"), min_size=files, max_size=files))
     ages = draw(st.lists(st.integers(0, 3), min_size=files, max_size=files))
     return boxes_by_hand(draw(st.lists(ranges, min_size=1, max_size=3)), partitions), np.array(ages)
@@ -229,7 +229,7 @@ def test_a_second_run_finds_nothing(table):
     ).any()
 
 
-@pytest.mark.parametrize("kind", ["clustered", "random", "partitions"])
+@pytest.mark.parametrize("kind", ["clustered", "random", "partitions", "one value"])
 @pytest.mark.slow
 def test_ten_thousand_files_take_no_time(kind):
     side = 24
@@ -238,6 +238,8 @@ def test_ten_thousand_files_take_no_time(kind):
     if kind == "random":
         low = rng.integers(0, 1 << 20, (3, count))
         high = low + rng.integers(0, 1 << 20, (3, count))
+    elif kind == "one value":
+        low = high = np.zeros((3, count), np.int64)
     else:
         low = 10 * np.array(np.unravel_index(rng.permutation(count), (side,) * 3))
         high = low + 9
