@@ -22,6 +22,9 @@ from deltacompact.base.wording import text_of
 REQUESTS_AT_ONCE = 32
 """Connections of a client."""
 
+_CHAIN = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION")
+"""Variables of boto3's own chain that we read, too."""
+
 _KNOWN_FOR = timedelta(minutes=25)
 """botocore looks for other credentials in the last 15 minutes. A role's last for 15 at least."""
 
@@ -126,6 +129,14 @@ def resolved(settings: S3Settings) -> S3Settings:
     return replace(
         settings, endpoint_url=endpoint_url or None, region=region or None
     )  # a variable may be set and empty
+
+
+def plain_environment() -> dict[str, str]:
+    """The variables of this process that say how to reach S3, without secrets and names of profiles here: for processes
+    on other machines."""
+    plain = (setting.name for setting in fields(S3Settings) if setting.repr and setting.name != "profile")
+    names = (*_CHAIN, *(f"DELTACOMPACT_S3_{name.upper()}" for name in plain))
+    return {name: os.environ[name] for name in names if os.environ.get(name)}
 
 
 def client_config(settings: S3Settings) -> Any:

@@ -33,6 +33,11 @@ cluster_options = all_of(
     click.option("--namespace", default="default", show_default=True, metavar="NAME", help="Namespace of the RayJobs."),
     click.option("--service-account", metavar="NAME", help="Service account of the pods. Default: the namespace's."),
     click.option(
+        "--pod-secret",
+        metavar="NAME",
+        help="Secret whose entries are variables of the pods: credentials, for instance.",
+    ),
+    click.option(
         "--prices",
         type=click.Path(exists=True, dir_okay=False),
         metavar="PRICES.toml",
@@ -61,6 +66,7 @@ class Clusters:
     kuberay: str | None = None
     namespace: str = "default"
     service_account: str | None = None
+    pod_secret: str | None = None
     prices: str | None = None
     node_types: tuple[str, ...] = ()
     on_demand: bool = False
@@ -101,9 +107,17 @@ class Clusters:
     def _kuberay(self, image: str) -> KubeRayLauncher:
         from importlib.metadata import version
 
+        from deltacompact.storage.s3_access import plain_environment
         from sessions.launchers.kuberay import KubeOptions, KubeRayLauncher
 
-        options = KubeOptions(image, version("ray"), self.namespace, self.service_account)
+        options = KubeOptions(
+            image,
+            version("ray"),
+            self.namespace,
+            self.service_account,
+            secret=self.pod_secret,
+            environment=plain_environment(),
+        )
         return KubeRayLauncher(self._table, self.state_uri, options)
 
     @property

@@ -170,7 +170,7 @@ def dispatch(
 
     only_with("--port", port is not None, "host")
     only_with("--task-token", task_token is not None, "heartbeat_s")
-    only_with("--kuberay", options["kuberay"] is not None, "namespace", "service_account")
+    only_with("--kuberay", options["kuberay"] is not None, "namespace", "service_account", "pod_secret")
     settings = DispatcherSettings(**{field.name: options.pop(field.name) for field in fields(DispatcherSettings)})
     recorder = EventRecorder(StateStore(state))
     dispatcher = dispatcher_of(queue, state, allow, settings, observer=recorder, **options)

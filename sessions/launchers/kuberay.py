@@ -42,7 +42,10 @@ _ENDED = {"Complete", *_FAILED}
 
 @dataclass(frozen=True, slots=True)
 class KubeOptions:
-    """The namespace of RayJobs, and what their pods run. `node_selector_key`: the label with a node's type."""
+    """The namespace of RayJobs, and what their pods run. `node_selector_key`: the label with a node's type.
+
+    Pods have the variables of `environment`, and the entries of a `secret` if there is one of this name.
+    """
 
     image: str
     ray_version: str
@@ -51,6 +54,7 @@ class KubeOptions:
     submission: Literal["SidecarMode", "HTTPMode"] = "SidecarMode"
     node_selector_key: str = "node.kubernetes.io/instance-type"
     finished_for_s: int = 600
+    secret: str | None = None
     environment: dict[str, str] = field(default_factory=dict)
 
 
@@ -113,6 +117,8 @@ def _pod(name: str, cpus: str, memory_bytes: int, options: KubeOptions) -> dict[
     }
     if options.environment:
         container["env"] = [{"name": key, "value": value} for key, value in options.environment.items()]
+    if options.secret:
+        container["envFrom"] = [{"secretRef": {"name": options.secret, "optional": True}}]
     pod: dict[str, Any] = {"securityContext": _as_no_root(), "containers": [container]}
     if options.service_account:
         pod["serviceAccountName"] = options.service_account

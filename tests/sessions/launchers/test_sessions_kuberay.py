@@ -17,6 +17,7 @@ from deltacompact.base.errors import StoreError
 from deltacompact.planning import sizing
 from sessions.base.exits import EXIT_AGAIN, EXIT_ENDED
 from sessions.base.troubles import Cause
+from sessions.cli.clusters import Clusters
 from sessions.launchers.kuberay import MANAGED_BY, MANAGER, KubeRayLauncher, render
 from sessions.launchers.launcher import GroupState, GroupStatus
 from sessions.launchers.tools import NAME_CHARACTERS_MAX, Launched, cluster_name
@@ -36,7 +37,7 @@ def test_rendered_as_the_golden_file_has_it() -> None:
 @pytest.mark.parametrize("submission", ["SidecarMode", "HTTPMode"])
 @pytest.mark.parametrize("node_type", sorted(PRICES.nodes))
 def test_kuberay_accepts_what_is_rendered(submission: Any, node_type: str) -> None:
-    options = replace(OPTIONS, submission=submission, environment={"DELTACOMPACT_CATALOG": "s3://lake"})
+    options = replace(OPTIONS, submission=submission, secret="keys", environment={"AWS_REGION": "eu-west-1"})
     manifest = render(group(node_type=node_type), PRICES, options)
     assert refusals(manifest) == []
     assert refusals({**manifest, "spec": {**manifest["spec"], "backofLimit": 0}}), "a field that is misspelt is refused"
@@ -60,6 +61,22 @@ def test_one_cluster_that_is_never_tried_again_and_goes_away() -> None:
     assert cluster["enableInTreeAutoscaling"] is True
     fixed = render(group(workers_initial=8), PRICES, OPTIONS)["spec"]["rayClusterSpec"]
     assert fixed["enableInTreeAutoscaling"] is False
+
+
+def test_pods_reach_s3_as_their_dispatcher_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They wrote without the KMS key, and at another endpoint could not even open the state."""
+    monkeypatch.setenv("DELTACOMPACT_S3_KMS_KEY_ID", "key-1")
+    monkeypatch.setenv("DELTACOMPACT_S3_SECRET_KEY", "hidden")
+    monkeypatch.setenv("DELTACOMPACT_S3_PROFILE", "mine")
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    launcher = Clusters(8, "s3://lake/state", Path("/tmp"), kuberay="image:1", pod_secret="keys").launchers["kuberay"]
+    cluster = render(group(), PRICES, launcher._options)["spec"]["rayClusterSpec"]  # type: ignore[union-attr]
+    for told in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+        (container,) = told["template"]["spec"]["containers"]
+        named = {variable["name"]: variable["value"] for variable in container["env"]}
+        assert (named["DELTACOMPACT_S3_KMS_KEY_ID"], named["AWS_REGION"]) == ("key-1", "eu-west-1")
+        assert not {"DELTACOMPACT_S3_SECRET_KEY", "DELTACOMPACT_S3_PROFILE", "AWS_SECRET_ACCESS_KEY"} & named.keys()
+        assert container["envFrom"] == [{"secretRef": {"name": "keys", "optional": True}}]
 
 
 def test_the_runner_is_told_where_its_records_are() -> None:
