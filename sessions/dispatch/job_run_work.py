@@ -203,6 +203,8 @@ class JobRunWork:
             unshown = self._put_off(showing.error.cause, showing.error.text, policy)
             if unshown is None:
                 return
+        if unshown is not None:
+            unshown = f"{unshown[:_ERROR_CHARACTERS_MAX]}; once that is mended, publish or job-runs retry shows it"
         errors = [error for error in (self._failure(), unshown) if error]
         self._end("; ".join(errors) or None, unshown is not None)
 

@@ -939,6 +939,7 @@ def test_a_job_run_fails_with_what_is_not_shown_and_its_sessions_do_not(world, m
     run = world.run
     assert run.state is JobRunState.FAILED and str(error) in run.error and "delta:///out does not show" in run.error
     assert run.unshown and world.session.state is SessionState.SUCCEEDED and run.failed_session_ids == ()
+    assert run.error.endswith("publish or job-runs retry shows it")
     assert (len(shown.asked) == 1) is isinstance(error, InputError)
     (failed,) = [event for event in events_of_job_run(run) if event.type is EventType.JOB_RUN_FAILED]
     assert failed.data["unshown"] and not Ended.of(run).has_failed("all"), "the watcher goes on"
