@@ -29,9 +29,11 @@ from pyspark.sql.datasource import WriterCommitMessage
 from deltacompact.base import compute as pc
 from deltacompact.base.model import DataFile, FarValues, OperationType, Partition, Token
 from deltacompact.base.numbers import UNNUMBERED
+from deltacompact.base.partitions import done_for_each
 from deltacompact.change_events.events import Events, Origin, all_places
 from deltacompact.change_events.operations import Operations
 from deltacompact.change_events.partitions import by_partition
+from deltacompact.delta_streams.appending.changes import of_partition
 from deltacompact.delta_streams.appending.incoming import key_columns
 from deltacompact.delta_streams.paths import TablePaths
 from deltacompact.index.sort_widths import longest_values
@@ -78,23 +80,26 @@ def write_rows(
 
 
 def commit_written(target: WriteTarget, messages: Iterable[WrittenFiles | None], token: Token | None) -> None:
-    """Put one log entry for each partition. With a known token, commit nothing and log a warning."""
+    """Put one log entry for each partition. With a known token, commit nothing and log a warning.
+
+    Raises the first error of a partition, which says how many others are committed.
+    """
     by_partition: dict[Partition, dict[OperationType, list[DataFile]]] = {}
     tasks = [message for message in messages if message is not None]
     for task in tasks:
         for partition, operation, file in task.files:
             by_partition.setdefault(partition, {}).setdefault(operation, []).append(file)
-    for partition in sorted(by_partition, key=str):
+
+    def commit(partition: Partition) -> None:
         files = by_partition[partition]
         deltas = [(kind, files[kind]) for kind in (OperationType.DELETE, OperationType.UPSERT) if kind in files]
-        begun_s = min(task.begun_s for task in tasks)
         committed = target.catalog.commit(
             target.table.table_id,
             partition,
             deltas,
             target.position,
             token,
-            begun_s,
+            min(task.begun_s for task in tasks),
             force_position=target.force_position,
             schema_mode=target.schema_mode,
         )
@@ -102,6 +107,11 @@ def commit_written(target: WriteTarget, messages: Iterable[WrittenFiles | None],
             _log.warning("table %r, partition %s: new columns: %s", target.table.table_id, partition, ", ".join(new))
         if skipped := committed[0].skipped:
             _log.warning("table %r, partition %s: skipped: %s", target.table.table_id, partition, skipped)
+
+    done, errors = done_for_each(sorted(by_partition, key=str), commit, target.catalog.at_once)
+    if errors:
+        partition, error = errors[0]
+        raise of_partition(partition, error, len(done), len(by_partition), token) from error
 
 
 def _routed(target: WriteTarget, table: pa.Table) -> Iterator[tuple[Kind, pa.Table]]:

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from deltacompact.base.errors import ConflictError, DeltaCompactError, SchemaError
-from deltacompact.base.model import Appended, ContentType, DataFile, Delta, OperationType, Partition, Table
+from deltacompact.base.model import Appended, ContentType, DataFile, Delta, OperationType, Partition, Table, Token
 from deltacompact.base.partitions import all_done, done_for_each
 from deltacompact.base.wording import one_line
 from deltacompact.change_events.envelopes import unwrapped
@@ -283,22 +283,14 @@ class ChangesWriter:
     def _committed(self, parts: Sequence[_PartitionRows]) -> list[tuple[Partition, tuple[Delta, ...]]]:
         earlier = sum(part.is_known for part in parts)
         # Without a token the user has to know each partition that is committed.
-        summary = (lambda count: self._committed_so_far(earlier + count, parts)) if self._terms.token else None
+        told = partial(committed_so_far, of=len(parts), token=self._terms.token)
+        summary = (lambda count: told(earlier + count)) if self._terms.token else None
         with telling_interrupts(summary):
             done, errors = done_for_each(parts, self._commit, self._catalog.at_once)
         if not errors:
             return done
         part, error = errors[0]
-        if not done:
-            raise error
-        kind = type(error) if isinstance(error, DeltaCompactError) else DeltaCompactError
-        raise kind(
-            f"partition {part.partition}: {one_line(error)} ({self._committed_so_far(len(done), parts)})"
-        ) from error
-
-    def _committed_so_far(self, count: int, parts: Sequence[_PartitionRows]) -> str:
-        again = "repeat the append with the same token" if self._terms.token else "append their rows again"
-        return f"{count:,} of {len(parts):,} partitions are committed; for the others {again}, before any later batch"
+        raise of_partition(part.partition, error, len(done), len(parts), self._terms.token) from error
 
     def _commit(self, part: _PartitionRows) -> tuple[Partition, tuple[Delta, ...]]:
         if not part.is_known:
@@ -307,6 +299,20 @@ class ChangesWriter:
         if known is None:
             raise ConflictError(f"partition {part.partition}: the log forgot token {self._terms.token}: append again")
         return part.partition, known
+
+
+def committed_so_far(count: int, of: int, token: Token | None) -> str:
+    """How many partitions are committed, and what to do about the others."""
+    again = "repeat the append with the same token" if token else "append their rows again"
+    return f"{count:,} of {of:,} partitions are committed; for the others {again}, before any later batch"
+
+
+def of_partition(partition: Partition, error: Exception, count: int, of: int, token: Token | None) -> Exception:
+    """The error of a partition, which says how many others are committed."""
+    if not count:
+        return error
+    kind = type(error) if isinstance(error, DeltaCompactError) else DeltaCompactError
+    return kind(f"partition {partition}: {one_line(error)} ({committed_so_far(count, of, token)})")
 
 
 def _numbered(tables: Any) -> Iterator[tuple[pa.Table, Origin]]:
