@@ -187,8 +187,7 @@ def history(store: MemoryStore, many: int) -> None:
     for number in range(1, many):
         name = f"run-{number:06d}"
         for path, (data, at_s) in ours.items():
-            ended = f"ended/{8_204_000_000 - number:010d}.{name}" if path.startswith("ended/") else None
-            store._objects[ended or path.replace(run.id, name)] = (data.replace(run.id.encode(), name.encode()), at_s)
+            store._objects[path.replace(run.id, name)] = (data.replace(run.id.encode(), name.encode()), at_s)
 
 
 def a_minute(store: CountingStore, tmp_path, monkeypatch) -> Counter[str]:
