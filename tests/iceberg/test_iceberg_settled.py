@@ -26,6 +26,8 @@ from deltacompact.iceberg.settled import (
     settled,
 )
 from deltacompact.iceberg.table.metadata import Snapshot
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg_modes.maintain.maintain import Maintain
 
 T = "ns.t"
 KEY = "key 1; scope table"
@@ -50,10 +52,10 @@ def append(lake, *rows, day=1):
     lake.append(T, pa.Table.from_pylist([{"id": id, "name": name, "day": day} for id, name in rows], schema=columns))
 
 
-def expire_all_but_the_head(lake):
+def expire_all_but_the_head(lake, *kept):
     """As other writers do it: they know nothing of ours."""
     state = lake.state(T)
-    gone = [number for number in state.metadata.snapshots if number != state.snapshot_id]
+    gone = [number for number in state.metadata.snapshots if number not in (state.snapshot_id, *kept)]
     lake.catalog.load_table(T).maintenance.expire_snapshots().by_ids(gone).commit()
 
 
@@ -73,6 +75,19 @@ def test_a_table_in_which_no_key_repeats_stays_upsertable_after_rewrites_and_exp
     expire_all_but_the_head(lake)
     assert upsert(lake).rows_superseded == 1
     assert names(lake) == [(1, "newer"), (2, "b")]
+
+
+def test_rewritten_manifests_remember_what_was_compared_when_the_upsert_has_expired(lake):
+    append(lake, (1, "a"))
+    append(lake, (2, "b"))
+    assert upsert(lake).snapshots == []  # no file says that it was there
+    Maintain(IcebergTable.load(lake.catalog, T)).run(rewrite_manifests=True)
+    rewritten = lake.state(T)
+    assert (len(rewritten.manifests), len(records(lake))) == (1, 2)
+    append(lake, (3, "c"))
+    expire_all_but_the_head(lake, rewritten.snapshot_id)
+    found = newest(lake.state(T))
+    assert (found.columns, found.through, found.said_by) == (KEY, rewritten.sequence_number, rewritten.snapshot_id)
 
 
 def test_the_snapshot_of_an_upsert_that_found_nothing_changes_nothing(lake):

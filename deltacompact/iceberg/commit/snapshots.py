@@ -129,18 +129,19 @@ def draft_snapshot(
     summary = {**_summary(state, proposal), **carried, **proposal.lays_out, **proposal.summary, **names}
     draft = listed_snapshot(put, now_ms, state.metadata, state.snapshot, listed, snapshot_id, summary, paths)
     if known is not None:
-        draft = _remembering(draft, known.record(snapshot_id, state), outdated_records(state.metadata))
+        draft = remembering(draft, known.record(snapshot_id, state), outdated_records(state.metadata))
     if proposal.lays_out:
         record = layout_record(draft.snapshot, proposal.lays_out, state)
         spent = spent_record(state, proposal.overlapped_bytes)
-        draft = _remembering(draft, {**record, **spent}, outdated_layouts(state))
+        draft = remembering(draft, {**record, **spent}, outdated_layouts(state))
     if proposal.fingerprints:
         statistics = write_fingerprints(put, state.metadata, draft.snapshot, proposal.fingerprints)
         draft = replace(draft, files=(*draft.files, statistics.path), statistics=statistics)
     return draft
 
 
-def _remembering(draft: Draft, properties: Mapping[str, str], gone: Iterable[str]) -> Draft:
+def remembering(draft: Draft, properties: Mapping[str, str], gone: Iterable[str]) -> Draft:
+    """The draft, with more table properties that are set or removed with it."""
     return replace(
         draft, properties={**draft.properties, **properties}, properties_gone=(*draft.properties_gone, *gone)
     )

@@ -21,7 +21,8 @@ from deltacompact.base.wording import counted
 from deltacompact.iceberg.commit.beside import Beside
 from deltacompact.iceberg.commit.committer import Committer
 from deltacompact.iceberg.commit.proposal import REPLACE, same_rows
-from deltacompact.iceberg.commit.snapshots import Draft, listed_snapshot
+from deltacompact.iceberg.commit.snapshots import Draft, listed_snapshot, remembering
+from deltacompact.iceberg.settled import newest, outdated_records
 from deltacompact.iceberg.table import locations, manifests
 from deltacompact.iceberg.table.avro import Growing
 from deltacompact.iceberg.table.content_files import Manifest, ManifestContent, Spec
@@ -29,7 +30,7 @@ from deltacompact.iceberg.table.manifests import ManifestTerms
 from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata
 from deltacompact.iceberg.table.partition_summaries import partition_summaries
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.iceberg.table.table_state import StateReader
+from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg_modes.maintain.encoded_entries import (
     EncodedEntry,
     StoredManifest,
@@ -151,6 +152,8 @@ class _Writing:
             return table, None, found
         replaced = {source.path for rewritten in done for source in rewritten.group.sources}
         kept = [manifest for manifest in listed if manifest.path not in replaced]
+        state = TableState(metadata, self.task.branch, head, tuple(listed), (), ())  # entries are not read for this
+        known = newest(state)
         summary = {
             "operation": REPLACE,
             "manifests-created": str(found.created),
@@ -159,10 +162,13 @@ class _Writing:
             "entries-processed": str(found.entries),
             **{name: value for name, value in head.summary.items() if name.startswith("total-")},
             **same_rows(metadata, head),
+            **({} if known is None else known.summary),
             **self.names,
         }
         put = functools.partial(beside.put, self.task.store)
         draft = listed_snapshot(put, beside.now_ms, metadata, head, [*created, *kept], snapshot_id, summary)
+        if known is not None:
+            draft = remembering(draft, known.record(snapshot_id, state), outdated_records(metadata))
         self.named[draft.snapshot.manifest_list] = {line.path for line in created}
         return table, draft, found
 
