@@ -168,9 +168,10 @@ def dispatch(
     from sessions.queues.opening import is_url
     from sessions.records.state_store import StateStore
 
-    only_with("--port", port is not None, "host")
-    only_with("--task-token", task_token is not None, "heartbeat_s")
-    only_with("--kuberay", options["kuberay"] is not None, "namespace", "service_account", "pod_secret")
+    only_with("--port", port is not None, "--host")
+    only_with("--task-token", task_token is not None, "--heartbeat")
+    only_with("--kuberay", options["kuberay"] is not None, "--namespace", "--service-account", "--pod-secret")
+    only_with("--ray-clusters or --kuberay", bool(options["ray_clusters"] or options["kuberay"]), "--max-workers")
     settings = DispatcherSettings(**{field.name: options.pop(field.name) for field in fields(DispatcherSettings)})
     recorder = EventRecorder(StateStore(state))
     dispatcher = dispatcher_of(queue, state, allow, settings, observer=recorder, **options)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.core import ParameterSource
 
 from deltacompact.base.errors import InputError
 from deltacompact.cli.finite_range import FiniteRange
+from deltacompact.cli.sections import refuse
 
 if TYPE_CHECKING:
     from sessions.documents.instruction import Instruction
@@ -52,13 +52,10 @@ def port_option(what: str, default: int | None = None) -> Callable[[F], F]:
     )
 
 
-def only_with(needed: str, is_given: bool, *parameters: str) -> None:
+def only_with(needed: str, is_given: bool, *flags: str) -> None:
     """Refuse options of the command line that would be ignored: `--host` without `--port`."""
-    context = click.get_current_context()
-    for parameter in context.command.params:
-        by = context.get_parameter_source(str(parameter.name))
-        if parameter.name in parameters and by is ParameterSource.COMMANDLINE and not is_given:
-            raise click.UsageError(f"{parameter.opts[0]} is for {needed}.")
+    if not is_given:
+        refuse(flags, f"is for {needed}.")
 
 
 class Seconds(FiniteRange):

@@ -33,7 +33,7 @@ def page(state: str, queue: str | None, dead_letters: str | None, port: int, hos
     from sessions.queues.opening import open_queue
     from sessions.records.state_store import StateStore
 
-    only_with("--queue", queue is not None, "dead_letters")
+    only_with("--queue", queue is not None, "--dead-letters")
     store = StateStore(state)
     opened = None if queue is None else open_queue(queue, dead_letters, make=False)
     stopping = threading.Event()

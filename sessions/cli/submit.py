@@ -67,7 +67,7 @@ def submit(
 
     if wait and state is None:
         raise click.UsageError("--wait needs --state: where the dispatchers keep their records.")
-    only_with("--wait", wait, "state", "timeout_s", "dead_letters")
+    only_with("--wait", wait, "--state", "--timeout", "--dead-letters")
     values = values_of(document_at(document))
     of_document = values.get("job_run_id") or new_job_run_id()
     values["job_run_id"] = of_document if job_run_id is None else job_run_id  # an empty one is refused

@@ -42,8 +42,8 @@ def watch(queue: str, state: str, policies: str, once: bool, port: int | None, h
     from sessions.watch.policy import read_policies
     from sessions.watch.watcher import Watcher
 
-    only_with("--once", once, "as_json")
-    only_with("--port", port is not None, "host")
+    only_with("--once", once, "--json")
+    only_with("--port", port is not None, "--host")
     told = read_policies(policies)
     if not once:
         log_json(watcher=policies)

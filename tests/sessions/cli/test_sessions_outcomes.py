@@ -231,6 +231,7 @@ def test_wait_needs_the_state(tmp_path, capsys):
         ("dispatch --queue Q --state S --host 0.0.0.0", "--host is for --port"),
         ("dispatch --queue Q --state S --heartbeat 5", "--heartbeat is for --task-token"),
         ("dispatch --queue Q --state S --namespace jobs", "--namespace is for --kuberay"),
+        ("dispatch --queue Q --state S --max-workers 3", "--max-workers is for --ray-clusters or --kuberay"),
         ("dispatch --queue Q --state S --service-account jobs", "--service-account is for --kuberay"),
         ("watch --queue Q --state S --policies P --json", "--json is for --once"),
         ("watch --queue Q --state S --policies P --host ::", "--host is for --port"),
