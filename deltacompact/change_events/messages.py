@@ -27,7 +27,7 @@ from deltacompact.change_events.events import Origin
 from deltacompact.change_events.formats import Envelope
 from deltacompact.tabular import column_types, schemas
 from deltacompact.tabular.file_text import in_blocks
-from deltacompact.tabular.inferred_numbers import inexact_row, refused
+from deltacompact.tabular.inferred_numbers import UNSIGNED, inexact_row, is_unsigned, refused
 from deltacompact.tabular.text_types import in_finer_units, parsed_type
 
 _WITH_SCHEMA = r'^\s*\{\s*"schema"\s*:\s*\{'
@@ -65,7 +65,8 @@ def read_messages(
         if found.num_rows != len(lines):
             raise pa.ArrowInvalid("some line has several messages")
         _check_keys(found, envelope, known, keys, origin)
-        stored = _stored(found.schema, envelope, known, {key.name for key in keys.sort})
+        sorts, unsigned = {key.name for key in keys.sort}, _unsigned(found, envelope)
+        stored = _stored(found.schema, envelope, known, sorts, unsigned)
         if stored is None:
             return found
 
@@ -132,32 +133,45 @@ def _in_types(table: pa.Table, stored: pa.Schema, name: str) -> pa.Table:
     return schemas.with_columns(table, changed)
 
 
-def _stored(found: pa.Schema, envelope: Envelope, known: pa.Schema | None, sorts: Set[str]) -> pa.Schema | None:
+def _stored(
+    found: pa.Schema, envelope: Envelope, known: pa.Schema | None, sorts: Set[str], unsigned: Set[str]
+) -> pa.Schema | None:
     """The columns of messages, with other types for fields of rows than the parser finds; None: there are none."""
     known, holding = known or pa.schema([]), (*envelope.names, envelope.source)
     if PAYLOAD in found.names and envelope.operations.column not in found.names:
         inner = found.field(PAYLOAD)
         if not pa.types.is_struct(inner.type):
             return None
-        stored = [inner.with_type(pa.struct([_typed(field, envelope, known, sorts) for field in inner.type]))]
+        stored = [inner.with_type(pa.struct([_typed(field, envelope, known, sorts, unsigned) for field in inner.type]))]
     else:
-        stored = [_typed(field, envelope, known, sorts) for field in found if field.name in holding]
+        stored = [_typed(field, envelope, known, sorts, unsigned) for field in found if field.name in holding]
     return pa.schema(stored) if any(found.field(field.name) != field for field in stored) else None
 
 
-def _typed(field: pa.Field, envelope: Envelope, known: pa.Schema, sorts: Set[str]) -> pa.Field:
+def _typed(field: pa.Field, envelope: Envelope, known: pa.Schema, sorts: Set[str], unsigned: Set[str]) -> pa.Field:
     """A field of messages; one that holds rows with the stream's types, or as it was said."""
     if field.name == envelope.source:
         return field.with_type(_as_said(field.type))
     if field.name not in (envelope.before, envelope.after) or not pa.types.is_struct(field.type):
         return field
     types = {name: column_types.stored_type(type_) for name, type_ in schemas.known_types(known).items()}
+    types = dict.fromkeys(unsigned, UNSIGNED) | types
     said = [child.with_type(_as_said(child.type)) for child in field.type]
     for child in said:
         if child.name in sorts and column_types.is_string(child.type) and column_types.is_number(types.get(child.name)):
             del types[child.name]
     children = [child.with_type(column_types.grown(types.get(child.name, child.type), child.type)) for child in said]
     return field.with_type(pa.struct(children))
+
+
+def _unsigned(found: pa.Table, envelope: Envelope) -> set[str]:
+    """The fields of rows that are unsigned in all rows: those before changes and those after."""
+    columns: dict[str, list[pa.ChunkedArray]] = {}
+    for path, column in _leaves(found):
+        if len(path) > 1 and path[-2] in (envelope.before, envelope.after) and pa.types.is_floating(column.type):
+            columns.setdefault(path[-1], []).append(column)
+    whole = {name: pa.chunked_array([c for part in parts for c in part.chunks]) for name, parts in columns.items()}
+    return {name for name, column in whole.items() if is_unsigned(column)}
 
 
 def _as_said(type_: pa.DataType) -> pa.DataType:

@@ -6,7 +6,8 @@
     18446744073709551615      double           18446744073709551616.0
 
 Such columns are refused as keys and sort keys, also where the column is known to be double: 9007199254740993 in a later
-file would be the key 9007199254740992. A column that is known as int64 is not inferred.
+file would be the key 9007199254740992. A column that is known as int64 is not inferred. Others are decimals if all
+their numbers are whole and none is beyond uint64: MySQL's BIGINT UNSIGNED keeps its digits.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import pyarrow as pa
 
 from deltacompact.base.errors import InputError
 
+UNSIGNED = pa.decimal128(20, 0)
 _EXACT = {pa.float32(): 2.0**24, pa.float64(): 2.0**53}
 """Below this, the type holds every whole number exactly."""
 
@@ -27,6 +29,14 @@ def check_keys(table: pa.Table, keys: Iterable[str], path: str) -> None:
     for name in keys:
         if name in table.column_names and (row := inexact_row(table[name], table[name].type)) is not None:
             raise refused(f"{path}, row {row + 1:,}", name, table[name].type)
+
+
+def is_unsigned(column: pa.ChunkedArray) -> bool:
+    """Whether doubles are whole numbers, and only int64 is too small for them. `UNSIGNED` holds them all."""
+    if not pa.types.is_floating(column.type) or column.null_count == len(column):
+        return False
+    values = column.drop_null().to_numpy()
+    return bool((values >= 0).all() and 2.0**63 <= values.max() <= 2.0**64 and (values == np.floor(values)).all())
 
 
 def inexact_row(column: pa.ChunkedArray, type_: pa.DataType) -> int | None:

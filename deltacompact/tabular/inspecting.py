@@ -156,7 +156,7 @@ def _described(
         case _:
             if not parquet_read.is_near(source):
                 source = pa.BufferReader(source.read_buffer())  # it may be read more than once
-            table = _text(source, path, content_type, known, keys, sorts)
+            table = _text(source, path, content_type, known, keys, sorts, exact)
             file = _of_text(table, path, content_type, partition, keys, exact)
             if content_type is ContentType.CSV:
                 _check_texts(source, table, path, known, keys)
@@ -172,13 +172,21 @@ def _text(
     known: pa.Schema | None,
     keys: Sequence[str],
     sorts: Sequence[str],
+    exact: Iterable[str],
 ) -> pa.Table:
-    """The rows of a text. In JSON, keys whose types nobody knows stay texts, and sort keys become times."""
+    """The rows of a text. Where a parser's guess would lose something, inferred_keys.py and inferred_numbers.py say
+    the types."""
     table = read_text(source, path, content_type, known, None)
-    if content_type is not ContentType.JSON:
-        return table
+    schemas.check_columns(table.schema, path)
     guessed = _guessed(table, known)
-    types = inferred_keys.types_in_json(table, guessed.intersection(keys), guessed.intersection(sorts))
+    unsigned = [
+        pa.field(name, inferred_numbers.UNSIGNED)
+        for name in sorted(guessed.difference(exact))
+        if inferred_numbers.is_unsigned(table[name])
+    ]
+    types = unsigned
+    if content_type is ContentType.JSON:
+        types = unsigned + inferred_keys.types_in_json(table, guessed.intersection(keys), guessed.intersection(sorts))
     given = [field for field in known or () if field.name not in guessed]
     return read_text(source, path, content_type, pa.schema([*given, *types]), None) if types else table
 

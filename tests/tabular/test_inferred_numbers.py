@@ -39,7 +39,7 @@ def test_keys_beyond_int64_are_refused(catalog, tmp_path, name, far, options):
 def test_keys_that_the_first_compaction_declares_are_looked_at_too(catalog, tmp_path, name):
     """Two rows were taken for one, and one of them was lost."""
     undeclared = catalog.create_table("u")
-    rows = [{"id": number, "v": 1} for number in FAR]
+    rows = [{"id": number, "v": 1} for number in [*FAR, 0.5]]  # without the last, they are decimals
     as_csv = "\n".join(["id,v", *(",".join(map(str, row.values())) for row in rows)])
     (tmp_path / name).write_text(as_csv if name == "a.csv" else lines(rows))
     appended = undeclared.append_files(tmp_path / name)
@@ -57,6 +57,24 @@ def test_other_numbers_are_read(catalog, tmp_path):
     (tmp_path / "a.json").write_text(lines(rows))
     catalog.append_files("t", tmp_path / "a.json")
     assert {row["id"] for row in catalog.read("t").to_pylist()} == {row["id"] for row in rows}
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.csv", "operations.json", "operations.csv", "maxwell.json"])
+def test_unsigned_numbers_keep_their_digits(catalog, tmp_path, name):
+    """One number above int64 made the column double, and changed the others."""
+    rows = [{"id": number, "at": 1, "v": v, "d": v / 2} for number, v in enumerate([*FAR, 0, None, 7]) if v is not None]
+    options = {"operation_column": "op"} if "operations" in name else {}
+    said = [row | {"op": "c"} if options else row for row in rows]
+    if "maxwell" in name:
+        said, options = [{"type": "insert", "data": row} for row in rows], {"format": "maxwell"}
+    as_csv = "\n".join([",".join(said[0]), *(",".join(map(str, row.values())) for row in said)])
+    (tmp_path / name).write_text(as_csv if "csv" in name else lines(said))
+    catalog.append_files("t", tmp_path / name, **options)
+    assert [int(v) for v in catalog.read("t").sort_by("id")["v"].to_pylist()] == [row["v"] for row in rows]
+    assert catalog.read("t").schema.field("d").type == pa.float64()
+    (tmp_path / f"2{name}").write_text((as_csv if "csv" in name else lines(said)).replace(str(FAR[0]), "8"))
+    catalog.append_files("t", tmp_path / f"2{name}", **options)
+    assert catalog.read("t").sort_by("id")["v"][0].as_py() == 8
 
 
 @pytest.mark.parametrize("name", ["b.json", "b.csv"])
