@@ -122,6 +122,20 @@ def test_a_batch_that_is_divided_into_other_deltas_is_the_same_batch(catalog: De
         assert catalog.commit("t", ALL, deltas, None, token)[0].position in [delta.position for delta in first]
 
 
+@pytest.mark.parametrize("token", ["nightly", ("etl", 7)])
+def test_files_of_events_are_not_read_for_a_token_that_is_known(tmp_path: Path, token: Any) -> None:
+    catalog = DeltaStreamCatalog(MemoryStore())
+    catalog.create_table("t", primary_keys=["id"])
+    (path := tmp_path / "a.csv").write_text("op,id\nI,1\nD,2\n")
+    first = catalog.append_files("t", path, operation_column="op", token=token)
+    path.unlink()
+    for compacts in (False, True):
+        again = catalog.append_files("t", path, operation_column="op", token=token)
+        assert not again.committed and again.skipped and again.position == first.position
+        if not compacts:
+            compact(catalog)
+
+
 @pytest.mark.parametrize(
     ("token", "said"),
     [

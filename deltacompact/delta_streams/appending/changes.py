@@ -114,7 +114,12 @@ class ChangesWriter:
         return self._commit_all()
 
     def append_files(self, sources: Sequence[str], content_type: ContentType | None) -> Appended:
-        """Commit the rows of files. Raises InputError, before anything is committed, naming file and row or line."""
+        """Commit the rows of files. Raises InputError, before anything is committed, naming file and row or line.
+
+        Files of one partition are not read if its log knows the token.
+        """
+        if not self._options.routed and (known := self._committed_before()) is not None:
+            return Appended((known,))
         says = self._options.says_operation
         if isinstance(says, Operations):
             sources = says.in_order(sources)
@@ -148,6 +153,12 @@ class ChangesWriter:
     def _commit_all(self) -> Appended:
         committed = self._committed(sorted(self._parts.values(), key=lambda part: str(part.partition)))
         return Appended(tuple(committed), tuple(self._compared_as_texts))
+
+    def _committed_before(self) -> tuple[Partition, tuple[Delta, ...]] | None:
+        """The only partition, and what its log has of the token."""
+        partition = self._partition({})
+        deltas = self._writer_of(partition).committed_by(self._terms.token)
+        return None if deltas is None else (partition, deltas)
 
     # Reading
 

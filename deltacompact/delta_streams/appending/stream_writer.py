@@ -250,16 +250,21 @@ class StreamWriter:
         log = self._catalog.log(self._table_id, self._partition)
         return token is not None and log.exists() and log.recent().known(token) is not None
 
-    def committed_by(self, token: Token | None, kinds: tuple[OperationType, ...]) -> tuple[Delta, ...] | None:
+    def committed_by(
+        self, token: Token | None, kinds: tuple[OperationType, ...] | None = None
+    ) -> tuple[Delta, ...] | None:
         """The deltas that the token committed before: their data need not be written again. None: the token is new.
 
-        Raises InputError if the token stands for other operations.
+        `kinds` None: the operations are not known, because nothing is read yet. Raises InputError if the token stands
+        for other operations.
         """
         log = self._catalog.log(self._table_id, self._partition)
         if token is None or not log.exists():
             return None
         known = log.recent().known(token)
-        return None if known is None else _skipped(self._table_id, token, known, kinds)
+        if known is None:
+            return None
+        return _skipped(self._table_id, token, known, kinds or known.operations or (OperationType.UPSERT,))
 
     # Time
 
