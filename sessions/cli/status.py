@@ -11,7 +11,10 @@ from sessions.base.settings import READ_AT_ONCE
 from sessions.cli.options import json_option, state_option
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sessions.base.model import Delay, JobRun, JobRunSession
+    from sessions.overview.overview import JobRunSeen
     from sessions.records.state_store import StateStore
 
 _LOGS_NAMED = 5
@@ -23,7 +26,7 @@ _LOGS_NAMED = 5
 @click.option("--watch", is_flag=True, help="Draw anew every second, until Ctrl-C.")
 @json_option
 def status(state: str, job_run: str | None, watch: bool, as_json: bool) -> None:
-    """Show job runs and their sessions.
+    """Show job runs and their sessions: those that have not ended, and the latest 1,000 that have.
 
     Of each one it shows the state, the expected and the desired SLA, and the error. With --job-run, it names the logs
     of what ran last, and the exit status is 1 if that one has failed or was cancelled.
@@ -41,25 +44,41 @@ def status(state: str, job_run: str | None, watch: bool, as_json: bool) -> None:
             raise click.UsageError("--watch draws all job runs: leave out --json and --job-run, or --watch.")
         _watch(store)
         return
-    runs = sorted(store.job_runs(), key=lambda run: run.accepted_s) if job_run is None else [_named(store, job_run)]
+    shown, delays = _every(store) if job_run is None else _named(store, job_run)
     if as_json:
-        say_json(_document(store, runs, in_full=job_run is not None))
+        say_json(_document(store, shown, delays, in_full=job_run is not None))
     else:
-        _print(store, runs, in_full=job_run is not None)
+        _print(store, shown, delays, in_full=job_run is not None)
         _print_unreadable(store)
     if job_run is not None:
         from sessions.cli.waiting import check_outcome
 
-        check_outcome(runs[0])  # for schedulers: one that has failed or was cancelled is exit status 1
+        check_outcome(shown[0].run)  # for schedulers: one that has failed or was cancelled is exit status 1
 
 
-def _named(store: StateStore, job_run_id: str) -> JobRun:
+def _every(store: StateStore) -> tuple[list[JobRunSeen], dict[str, Delay]]:
+    """The job runs, the latest accepted last, and why nobody works on some, by their ids."""
+    from sessions.overview.overview import OverviewReader, clock_of
+
+    overview = OverviewReader(store, clock=clock_of(store)).read()
+    return list(reversed(overview.job_runs)), overview.delays
+
+
+def _named(store: StateStore, job_run_id: str) -> tuple[list[JobRunSeen], dict[str, Delay]]:
+    """The same of one job run. Raises NotFoundError."""
     from deltacompact.base.errors import NotFoundError
+    from sessions.overview.overview import JobRunSeen, clock_of, delays_of
 
     try:
-        return store.job_run(job_run_id).value
+        run = store.job_run(job_run_id).value
     except NotFoundError:
         raise NotFoundError(f"no job run {job_run_id!r} in {store.uri}") from None
+    shown = [JobRunSeen(run, tuple(store.sessions(run.id)))]
+    if run.state.ended:
+        return shown, {}
+    now_s = clock_of(store)()
+    there = [report.dispatcher for report in store.dispatchers() if report.is_there(now_s)]
+    return shown, delays_of(_open_ones(store), there)
 
 
 def _watch(store: StateStore) -> None:
@@ -73,42 +92,40 @@ def _watch(store: StateStore) -> None:
         watch_live(OverviewReader(store, clock=clock_of(store)), out)
 
 
-def _document(store: StateStore, runs: list[JobRun], in_full: bool) -> dict[str, Any]:
+def _document(store: StateStore, shown: list[JobRunSeen], delays: dict[str, Delay], in_full: bool) -> dict[str, Any]:
     from sessions.records.state_store import as_document
 
     told = []
-    delays = _delays(store, runs)
-    for run, sessions in _with_sessions(store, runs):
-        document = as_document(run)
+    for seen in shown:
+        run, document = seen.run, as_document(seen.run)
         delay = delays.get(run.id)
         document["waits"] = None if delay is None else {"reason": delay.reason, "text": delay.text}
         if in_full:
             document["logs"] = _logs(store, run)
-        document["sessions"] = [as_document(session) for session in sessions]
+        document["sessions"] = [as_document(session) for session in seen.sessions]
         told.append(document)
     said = [{**as_document(heard.dispatcher), "heard_of_s": heard.modified_s} for heard in store.dispatchers()]
     return {"job_runs": told, "dispatchers": said, "unreadable": store.unreadable.why}
 
 
-def _print(store: StateStore, runs: list[JobRun], in_full: bool) -> None:
+def _print(store: StateStore, shown: list[JobRunSeen], delays: dict[str, Delay], in_full: bool) -> None:
     from deltacompact.cli.console import out
     from sessions.base.clock import lasted_s
     from sessions.cli.printed import no_job_run, plain_table, print_whole, seconds_text, states_of, visible
     from sessions.overview.overview import clock_of
 
-    if not runs:
+    if not shown:
         out.print(no_job_run(store))
         return
     table = plain_table("job run", "table", "state", "sessions", "took", "expected", "desired", "epoch", "why")
-    sessions: list[JobRunSession] = []
     now_s = clock_of(store)()
-    delays = _delays(store, runs)
-    for run, sessions in _with_sessions(store, runs):
+    for seen in shown:
+        run = seen.run
         table.add_row(
             run.id,
-            visible(str(run.document.get("source_table_id", ""))),
+            visible(seen.table),
             run.state.value,
-            states_of(sessions),
+            states_of(seen.sessions),
             seconds_text(lasted_s(run.started_s, run.finished_s or now_s)),
             seconds_text(run.expected.seconds if run.expected else None),
             seconds_text(run.desired_sla_s) + _nearest(run),
@@ -117,19 +134,11 @@ def _print(store: StateStore, runs: list[JobRun], in_full: bool) -> None:
         )
     print_whole(table)
     if in_full:
-        if sessions:
+        if shown[0].sessions:
             out.print()
-            print_whole(_sessions_table(sessions))
-        for uri in _logs(store, runs[0])[-_LOGS_NAMED:]:
+            print_whole(_sessions_table(shown[0].sessions))
+        for uri in _logs(store, shown[0].run)[-_LOGS_NAMED:]:
             out.print(visible(f"printed: {uri}"), soft_wrap=True)
-
-
-def _with_sessions(store: StateStore, runs: list[JobRun]) -> list[tuple[JobRun, list[JobRunSession]]]:
-    """The job runs, each with its sessions, which are read side by side."""
-    from deltacompact.base.partitions import side_by_side
-
-    sessions = side_by_side(runs, lambda run: list(store.sessions(run.id)), READ_AT_ONCE)
-    return list(zip(runs, sessions, strict=True))
 
 
 def _logs(store: StateStore, run: JobRun) -> list[str]:
@@ -137,19 +146,6 @@ def _logs(store: StateStore, run: JobRun) -> list[str]:
     from sessions.records.kept_logs import kept_logs
 
     return [store.uri + path for _, path in kept_logs(store.store, run.id)]
-
-
-def _delays(store: StateStore, runs: list[JobRun]) -> dict[str, Delay]:
-    """Why nobody works on job runs, by their ids."""
-    from sessions.overview.overview import delays_of
-
-    if all(run.state.ended for run in runs):
-        return {}
-    from sessions.overview.overview import clock_of
-
-    now_s = clock_of(store)()
-    every = runs if len(runs) > 1 else _open_ones(store)
-    return delays_of(every, [report.dispatcher for report in store.dispatchers() if report.is_there(now_s)])
 
 
 def _open_ones(store: StateStore) -> list[JobRun]:
@@ -175,7 +171,7 @@ def _print_unreadable(store: StateStore) -> None:
         out.print(visible(f"{counted(len(why), 'object')} left out: {path}: {text}"), soft_wrap=True)
 
 
-def _sessions_table(sessions: list[JobRunSession]) -> Any:
+def _sessions_table(sessions: Sequence[JobRunSession]) -> Any:
     from sessions.cli.printed import plain_table, seconds_text, visible
 
     table = plain_table("session", "state", "stage", "tries", "took", "expected", "rows in", "live", "why")

@@ -184,6 +184,20 @@ def test_status_of_one_job_run_is_an_exit_status(tmp_path, capsys):
     assert run([*command, "--job-run", "none"]) == 2 and run(command) == 0
 
 
+def test_status_reads_the_open_job_runs_and_the_latest_that_have_ended(tmp_path, monkeypatch, capsys):
+    """It read each that had ever been, with all its sessions."""
+    state = StateStore(str(tmp_path))
+    state.accept(replace(RUN, id="open", accepted_s=NOW_S - 9))
+    for number in range(3):
+        done = replace(RUN, id=f"ended-{number}", state=JobRunState.SUCCEEDED, finished_s=NOW_S + number)
+        state.accept(done)
+        state.close(done)
+    latest = StateStore.recently_ended
+    monkeypatch.setattr(StateStore, "recently_ended", lambda state, most: latest(state, 1))
+    assert run(["status", "--state", str(tmp_path), "--json"]) == 0
+    assert [each["id"] for each in json.loads(capsys.readouterr().out)["job_runs"]] == ["open", "ended-2"]
+
+
 def test_an_empty_name_is_that_of_no_job_run(tmp_path, capsys):
     """As of a shell variable that is not set: another job run answered, or each submission was a new one."""
     (tmp_path / "job.json").write_text(json.dumps({"version": 1, "catalog": "/lake", "source_table_id": "t"}))
