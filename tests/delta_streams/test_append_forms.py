@@ -114,6 +114,18 @@ def test_rows_without_columns_are_refused(catalog):
         catalog.append("t", pa.table({"id": [1, 2, 3]}).select([]))
 
 
+@pytest.mark.parametrize(
+    ("frame", "why"),
+    [
+        (pl.DataFrame({"id": [1], "v": [object()]}), "column 'v' has Python objects"),  # their addresses were written
+        (pd.DataFrame([[1, 2, 3]], columns=["id", "a", "a"]), "Duplicate column names"),
+    ],
+)
+def test_a_frame_without_values_is_refused(catalog, frame, why):
+    with pytest.raises(InputError, match=f"the appended table.*{why}"):
+        catalog.append("t", frame)
+
+
 def test_a_pandas_index_that_carries_data_is_never_lost(catalog):
     frame = ROWS.to_pandas()
     levels = frame.assign(day="mon").set_index(["id", "day"])

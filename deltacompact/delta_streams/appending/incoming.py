@@ -174,13 +174,22 @@ def _reader(source: Any, name: str) -> pa.RecordBatchReader | None:
         source = _without_index(source, name)
     try:
         if hasattr(source, "__arrow_c_stream__"):
+            _refuse_objects(source, name)
             return pa.RecordBatchReader.from_stream(source)
         if hasattr(source, "__arrow_c_array__"):
             batch = pa.record_batch(source)
             return pa.RecordBatchReader.from_batches(batch.schema, [batch])
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError) as error:
+    except (ValueError, TypeError, pa.ArrowNotImplementedError) as error:
         raise InputError(f"{name} is {_kind(source)} that gives no rows: {text_of(error)}") from error
     return None
+
+
+def _refuse_objects(source: Any, name: str) -> None:
+    """Raise InputError for Python objects in a Polars frame, which gives their addresses as if they were values."""
+    if type(source).__module__.startswith("polars.") and hasattr(source, "schema"):
+        for column, type_ in source.schema.items():
+            if str(type_) == "Object":
+                raise InputError(f"{name}: column {column!r} has Python objects, not values: cast it to another type")
 
 
 def _without_index(frame: Any, name: str) -> Any:
