@@ -163,8 +163,10 @@ INT96_UNIT = "us"
 
 
 def stored_schema(source: pa.NativeFile, parquet: Described, int96_unit: str = INT96_UNIT) -> pa.Schema:
-    """The file's columns, with the types in which `batches` reads them."""
-    return pq.ParquetFile(source, metadata=parquet.metadata, coerce_int96_timestamp_unit=int96_unit).schema_arrow
+    """The file's columns, with the types in which they are stored: JSON is text, and a UUID has 16 bytes."""
+    return pq.ParquetFile(
+        source, metadata=parquet.metadata, coerce_int96_timestamp_unit=int96_unit, arrow_extensions_enabled=False
+    ).schema_arrow
 
 
 def _streams(source: pa.NativeFile, parquet: Described, columns: Sequence[str], limits: ReadLimits) -> bool:

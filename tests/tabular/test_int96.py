@@ -115,3 +115,17 @@ def test_a_table_in_nanoseconds_refuses_a_sentinel(tmp_path):
             with pytest.raises(SchemaError, match=why):
                 catalog.append_files("t", [path])
     assert catalog.read("t").schema.field("at").type == NS
+
+
+def test_json_and_uuids_have_the_types_in_which_they_are_stored():
+    """Some programs, DuckDB for instance, say of a column that its texts are JSON, or that its 16 bytes are UUIDs."""
+    uuids, texts = pa.array([bytes(16)], pa.binary(16)), pa.array(["{}"])
+    named = {"u": pa.ExtensionArray.from_storage(pa.uuid(), uuids), "j": texts.cast(pa.json_())}
+    for moments in ({}, {"at": pa.array([TODAY], US)}):
+        sink, store = io.BytesIO(), MemoryStore()
+        rows = pa.table({"id": [1], **named, **moments})
+        pq.write_table(rows, sink, use_deprecated_int96_timestamps=True, store_schema=False)
+        store.put("x.parquet", sink.getvalue())
+        file = inspecting.inspect(store, "x.parquet", ContentType.PARQUET, decoded=True)
+        assert [file.schema.field(name).type for name in named] == [pa.binary(16), pa.string()]
+        assert read(store, file)["j"].to_pylist() == ["{}"]
