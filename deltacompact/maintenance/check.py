@@ -20,7 +20,7 @@ import numpy as np
 from deltacompact import _kernels
 from deltacompact.base import expect
 from deltacompact.base.errors import ConflictError, CorruptionError, InputError
-from deltacompact.base.model import Partition
+from deltacompact.base.model import DataFile, Partition
 from deltacompact.base.partitions import all_done, side_by_side
 from deltacompact.base.settings import DEFAULTS, HASH_BUCKETS_MAX, Options, at_least
 from deltacompact.base.user_calls import user_call
@@ -112,17 +112,8 @@ def _check_stream(catalog: Streams, table_id: str, partition: Partition, quick: 
         return CheckResult(partition, 0, 0, 0, 0, (f"log: {one_line(error)}",))
     problems += unsound
     described = stream_files(state)
-    for file in described:
-        try:
-            if not file.managed:
-                with files.opened(catalog.store, file):
-                    pass  # opening it raises if it has changed since the append
-            stored = inspecting.inspect(catalog.store, file.path, file.content_type, file.schema, managed=file.managed)
-            if stored.rows != file.rows or stored.bytes != file.bytes:
-                found, logged = f"{stored.rows} rows in {stored.bytes} bytes", f"{file.rows} in {file.bytes}"
-                problems.append(f"file {file.path}: {found}, the log says {logged}")
-        except Exception as error:
-            problems.append(f"file: {one_line(error)}")
+    at_once = min(catalog.at_once, _CHECKED_AT_ONCE)
+    problems += filter(None, side_by_side(described, lambda file: _file_problem(catalog.store, file), at_once))
     if state.compacted and not quick:
         problems += [problem for file in state.compacted.files for problem in problems_of_file(catalog.store, file)]
     if state.compacted and state.index and not problems:
@@ -138,6 +129,21 @@ def _check_stream(catalog: Streams, table_id: str, partition: Partition, quick: 
         problems.append(f"deltas: {one_line(error)}")
     advised = [with_advice(problem, catalog, table_id, partition, state) for problem in dict.fromkeys(problems)]
     return CheckResult(partition, len(tails), len(described), rows, entries, tuple(advised))
+
+
+def _file_problem(store: ObjectStore, file: DataFile) -> str | None:
+    """What is wrong with a file as its footer tells, in a line."""
+    try:
+        if not file.managed:
+            with files.opened(store, file):
+                pass  # opening it raises if it has changed since the append
+        stored = inspecting.inspect(store, file.path, file.content_type, file.schema, managed=file.managed)
+    except Exception as error:
+        return f"file: {one_line(error)}"
+    if (stored.rows, stored.bytes) == (file.rows, file.bytes):
+        return None
+    found, logged = f"{stored.rows} rows in {stored.bytes} bytes", f"{file.rows} in {file.bytes}"
+    return f"file {file.path}: {found}, the log says {logged}"
 
 
 def _fold_problems(
