@@ -28,10 +28,11 @@ from deltacompact.change_events.formats import Envelope
 from deltacompact.tabular import column_types, schemas
 from deltacompact.tabular.file_text import in_blocks
 from deltacompact.tabular.inferred_numbers import UNSIGNED, inexact_row, is_unsigned, refused
-from deltacompact.tabular.text_types import in_finer_units, parsed_type
+from deltacompact.tabular.text_types import declaration, in_finer_units, parsed_type
 
 _WITH_SCHEMA = r'^\s*\{\s*"schema"\s*:\s*\{'
 _NEXT_FIELD = re.compile(r'\s*,\s*"([^"]*)"\s*:')
+_NO_SUCH_VALUE = re.compile(r"Failed to convert JSON to (.+), couldn't parse:(.*)")
 _CHARACTERS_SHOWN = 80
 
 
@@ -240,8 +241,9 @@ def _unparsable(text: bytes, origin: Origin, error: pa.ArrowInvalid, parse: Call
             taken = middle
         except pa.ArrowInvalid as nearer:
             count, error = middle, nearer
-    where = origin.row(count - 1)
-    return InputError(f"{where} cannot be read: {text_of(error)}: {_start(lines[origin.numbers[count - 1] - 1])}")
+    where, said = origin.row(count - 1), text_of(error)
+    helps = declaration(no_such[1], no_such[2]) if (no_such := _NO_SUCH_VALUE.search(said)) else ""
+    return InputError(f"{where} cannot be read: {said}: {_start(lines[origin.numbers[count - 1] - 1])}{helps}")
 
 
 def _start(line: bytes) -> str:

@@ -40,6 +40,7 @@ from deltacompact.tabular.damage import naming
 from deltacompact.tabular.formats import EXTENSIONS, UNTYPED, extensions
 from deltacompact.tabular.known_pages import known_groups
 from deltacompact.tabular.text_files import read_text
+from deltacompact.tabular.text_types import microseconds
 from deltacompact.tabular.units import units_of
 
 
@@ -184,9 +185,10 @@ def _text(
         for name in sorted(guessed.difference(exact))
         if inferred_numbers.is_unsigned(table[name])
     ]
-    types = unsigned
+    coarse = {name: microseconds(table[name]) for name in sorted(guessed)}
+    types = unsigned + [pa.field(name, type_) for name, type_ in coarse.items() if type_ is not None]
     if content_type is ContentType.JSON:
-        types = unsigned + inferred_keys.types_in_json(table, guessed.intersection(keys), guessed.intersection(sorts))
+        types += inferred_keys.types_in_json(table, guessed.intersection(keys), guessed.intersection(sorts))
     given = [field for field in known or () if field.name not in guessed]
     return read_text(source, path, content_type, pa.schema([*given, *types]), None) if types else table
 

@@ -20,6 +20,7 @@ from deltacompact.base.model import ContentType
 from deltacompact.tabular import column_types
 from deltacompact.tabular.conversion import is_list
 
+_TIME = re.compile(r"\d{4,}-\d\d-\d\d")
 _COARSE = re.compile(r"(timestamp|time32|time64)\[")
 
 
@@ -57,6 +58,16 @@ def time_type(texts: pa.ChunkedArray) -> pa.DataType | None:
     for type_ in (pa.timestamp(unit, zone) for zone in (None, "UTC") for unit in ("us", "ns")):
         with contextlib.suppress(pa.ArrowInvalid):
             texts.cast(type_)
+            return type_
+    return None
+
+
+def microseconds(times: pa.ChunkedArray) -> pa.DataType | None:
+    """What times of CSV with a fraction fit, of which the parser makes nanoseconds; None: they need these. The year 9999
+    fits no nanoseconds."""
+    if pa.types.is_timestamp(times.type) and times.type.unit == "ns":
+        with contextlib.suppress(pa.ArrowInvalid):
+            times.cast(type_ := pa.timestamp("us", times.type.tz))
             return type_
     return None
 
@@ -111,14 +122,19 @@ def not_of_type(name: str, type_: str, value: str) -> str:
     """What is said of a value that is not of its column's type."""
     if type_ == "null":  # see `parsed_type`
         return f"column {name!r} is nested in earlier files, and {value} in CSV cannot be read: write JSON or Parquet"
-    declare = (
-        ": declare a wider type when you create the table (--columns, columns=)" if _is_wider(type_, value) else ""
-    )
-    return f"column {name!r} is {type_} in earlier rows or files, and {value} is not{declare}"
+    return f"column {name!r} is {type_} in earlier rows or files, and {value} is not{declaration(type_, value)}"
 
 
-def _is_wider(type_: str, value: str) -> bool:
-    """Whether it is a number, in a column that earlier files made one of whole numbers."""
+def declaration(type_: str, value: str) -> str:
+    """What helps, if the value is of the kind that earlier files have made too narrow: a number, or a time."""
+    value = value.strip("'\"")
+    is_time = type_.startswith(("date", "timestamp")) and _TIME.match(value)
+    if is_time or (type_.startswith(("int", "uint", "decimal")) and _is_number(value)):
+        return ": declare a wider type when you create the table (--columns, columns=)"
+    return ""
+
+
+def _is_number(value: str) -> bool:
     with contextlib.suppress(ValueError):
-        return "int" in type_ and isfinite(float(value.strip("'")))
+        return isfinite(float(value))
     return False

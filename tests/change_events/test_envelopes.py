@@ -308,6 +308,18 @@ def test_times_of_messages_go_on_in_a_table_that_has_them_without_zone_or_fracti
     assert catalog.read("t")["at"].to_pylist() == [datetime.datetime(2026, 11, 29, 10, 30, 0, 600000)]
 
 
+def test_a_number_that_is_wider_than_its_column_is_told_what_helps(tmp_path):
+    catalog = open_catalog(tmp_path / "lake")
+    catalog.create_table("t", primary_keys=["id"])
+    for number, price in enumerate([10, 10.5]):
+        said = {"type": "insert", "data": {"id": number, "price": price}}
+        path = written(tmp_path / f"{number}.json", [said])
+        if not number:
+            catalog.append_files("t", path, format="maxwell")
+    with pytest.raises(InputError, match=r"line 1 cannot be read: .* couldn't parse:10\.5: .*: declare a wider type"):
+        catalog.append_files("t", path, format="maxwell")
+
+
 def test_sort_keys_that_stay_texts_are_said(tmp_path, capsys):
     """Versions, decimals in base64, and columns that an earlier release made strings."""
     catalog = open_catalog(tmp_path / "lake")

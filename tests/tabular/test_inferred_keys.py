@@ -79,6 +79,23 @@ def test_keys_of_json_stay_texts_unless_the_table_has_times(catalog, tmp_path, o
 
 
 @OPTIONS
+def test_times_of_csv_with_fractions_are_not_nanoseconds_for_good(catalog, tmp_path, options):
+    catalog.create_table("t", primary_keys=["id"])
+    times = ["2026-01-01 00:00:00.5", "9999-12-31 00:00:00", "2026-01-01 00:00:00.1234567"]
+    for number, time in enumerate(times[:2]):
+        rows = [{"op": "c", "id": number, "at": time}]
+        catalog.append_files("t", written(tmp_path / f"{number}.csv", *rows), **options)
+    assert catalog.read("t").schema.field("at").type == pa.timestamp("us")
+    catalog.create_table("fine", primary_keys=["id"])
+    for number, time in enumerate([times[2], times[1]]):
+        path = written(tmp_path / f"fine{number}.csv", {"op": "c", "id": number, "at": time})
+        if number == 0:
+            catalog.append_files("fine", path, **options)
+    with pytest.raises(InputError, match=r"'at' is timestamp\[ns\] in .*, and '9999-.*' is not: declare a wider type"):
+        catalog.append_files("fine", path, **options)
+
+
+@OPTIONS
 @pytest.mark.parametrize("zone", ["", "Z"])
 def test_sort_keys_of_json_are_times_with_and_without_fractions(catalog, tmp_path, options, zone):
     """With a fraction in the first file the column was a string, where "…00.5Z" is below "…00Z"."""
