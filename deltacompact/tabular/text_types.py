@@ -63,8 +63,10 @@ def time_type(texts: pa.ChunkedArray) -> pa.DataType | None:
 
 
 def microseconds(times: pa.ChunkedArray) -> pa.DataType | None:
-    """What times of CSV with a fraction fit, of which the parser makes nanoseconds; None: they need these. The year 9999
-    fits no nanoseconds."""
+    """The type for times with a fraction, of which the parser of CSV makes nanoseconds; None: they need these.
+
+    The year 9999 fits no nanoseconds.
+    """
     if pa.types.is_timestamp(times.type) and times.type.unit == "ns":
         with contextlib.suppress(pa.ArrowInvalid):
             times.cast(type_ := pa.timestamp("us", times.type.tz))
