@@ -970,9 +970,11 @@ def test_what_was_compacted_before_a_job_run_is_cancelled_is_shown(world, monkey
         with contextlib.suppress(Crash):
             launch(spec)
         world.launcher.ended[spec.id] = GroupStatus(GroupState.ENDED, 137, "killed")
+        held.renew()  # that is when the holder sees that it is cancelled
 
     world.launcher.launch = launch_and_die
-    world.work()
+    held = claim(world.state, world.state.job_run("run-1"), "host.1.a", 60.0, 0.0)
+    JobRunWork(held, world.means).run()
     assert world.run.state is JobRunState.CANCELLED and shown.asked == [["day=a"]]
     assert world.run.unshown and "delta:///out does not show" in world.run.error
 
