@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 import time
 
 import boto3
@@ -280,3 +281,34 @@ def test_a_paced_reader_compares_too(on_s3):
     client.put_object(Bucket=bucket, Key="in/a.csv", Body=b"id,v\n1,20\n")
     with pytest.raises(InputError, match="was changed"):
         rows()
+
+
+@pytest.mark.parametrize("step", ["inspected", "copied"])
+def test_files_for_a_remote_store_are_looked_at_and_copied_side_by_side(tmp_path, catalog, monkeypatch, step):
+    """10,000 files took a few requests each, one after another."""
+    catalog.at_once = 64
+    both, usual = threading.Barrier(2, timeout=10), getattr(source_files.SourceFiles, step)
+
+    def waiting(*arguments):
+        both.wait()
+        return usual(*arguments)
+
+    monkeypatch.setattr(source_files.SourceFiles, step, waiting)
+    paths = [written(pa.table({"id": [number]}), tmp_path / f"{number}.parquet") for number in range(4)]
+    delta = catalog.append_files("t", paths)
+    assert [os.path.basename(file.name) for file in delta.files] == [path.name for path in paths]
+
+
+def test_of_files_that_are_copied_side_by_side_none_stays_if_one_fails(tmp_path, catalog, monkeypatch):
+    catalog.at_once, usual = 64, source_files.SourceFiles.copied
+
+    def failing(files, source, types):
+        if source.name.endswith("9.parquet"):
+            raise InputError("the ninth")
+        return usual(files, source, types)
+
+    monkeypatch.setattr(source_files.SourceFiles, "copied", failing)
+    paths = [written(pa.table({"id": [number]}), tmp_path / f"{number}.parquet") for number in range(12)]
+    with pytest.raises(InputError, match="the ninth"):
+        catalog.append_files("t", paths)
+    assert not [path for path in (tmp_path / "lake").rglob("*") if path.suffix == ".parquet"]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -32,6 +32,7 @@ from deltacompact.base.model import (
     Token,
 )
 from deltacompact.base.numbers import DeltaFileNumber
+from deltacompact.base.partitions import done_for_each, side_by_side
 from deltacompact.delta_streams.appending.incoming import Rows, check_compactable, incoming, write_rows
 from deltacompact.delta_streams.appending.new_columns import adding_to, check_names
 from deltacompact.delta_streams.appending.shape import StreamShape
@@ -52,6 +53,9 @@ if TYPE_CHECKING:
 
 _LOOK_AGAIN_AFTER_S = 5.0
 """A writer reads table.json when it begins, and again before it commits, if at least this time has passed."""
+
+_FILES_AT_ONCE = 8
+"""Files of a remote store that are looked at or copied at a time: each takes a few requests, and buffers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,7 @@ class StreamWriter:
         self._table = catalog.remembered_table(table_id)
         self._partition = partition
         self._paths = TablePaths.of(table_id).stream(partition)
+        self._files_at_once = min(_FILES_AT_ONCE, catalog.at_once)
         self.fit = StreamFit(catalog, table_id, partition)
 
     def append(self, tables: Any, operation: OperationType, keys: TableKeys | None, terms: CommitTerms) -> Delta:
@@ -99,11 +104,15 @@ class StreamWriter:
         begun_s = self._catalog.clock()
         if (known := self.committed_by(terms.token, (operation,))) is not None:
             return known[0]
-        is_text = any((content_type or formats.content_type_of(source)) in formats.UNTYPED for source in sources)
+        kinds = {content_type or formats.content_type_of(source) for source in sources}
+        is_text = not kinds.isdisjoint(formats.UNTYPED)
         files = SourceFiles(self._store, self._paths, self._partition, keys, reference)
-        types, inspected = self.fit.known_types() if is_text else None, list[DataFile]()
-        for source in distinct_names(sources):
-            file = files.inspected(source, content_type, types)
+        types, inspected, names = self.fit.known_types() if is_text else None, list[DataFile](), distinct_names(sources)
+        # The types of a text are those of the texts before. Of Parquet footers are enough, others may be fetched whole.
+        ahead = names if kinds == {ContentType.PARQUET} else []
+        typed = side_by_side(ahead, lambda name: files.inspected(name, content_type, None), self._files_at_once)
+        for source, found in zip_longest(names, typed):
+            file = found or files.inspected(source, content_type, types)
             if types is not None and (more := self.fit.types_with_others(types, file)) is not types:
                 types = more
                 file = files.inspected(source, content_type, types)
@@ -114,8 +123,17 @@ class StreamWriter:
                 types = schemas.with_types(types, file.schema, keys.columns if keys else ())
         self.fit.checked([(operation, inspected)])
         # All files have passed the check before the first copy.
-        taken = iter(inspected) if reference else (files.copied(file, types) for file in inspected)
+        taken = iter(inspected) if reference else self._copied(files, inspected, types)
         return self._commit_taken(operation, taken, terms, begun_s)
+
+    def _copied(self, files: SourceFiles, inspected: Sequence[DataFile], types: pa.Schema | None) -> Iterator[DataFile]:
+        """Copies of the files, a few at a time. Those that are made come before an error, so that they are deleted."""
+        for first in range(0, len(inspected), self._files_at_once):
+            some = inspected[first : first + self._files_at_once]
+            copies, errors = done_for_each(some, lambda file: files.copied(file, types), self._files_at_once)
+            yield from copies
+            if errors:
+                raise errors[0][1]
 
     def write(self, rows: Rows, operation: OperationType, keys: TableKeys | None) -> DataFile:
         """Write rows as one file, for `commit_files`. Raises SchemaError if they do not fit the stream."""
