@@ -8,17 +8,25 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.json
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ContentType
+from deltacompact.base.wording import with_article
 from deltacompact.tabular.file_text import FileText, in_blocks
 from deltacompact.tabular.text_types import not_of_type, parsed_type
 
 _NO_SUCH_VALUE = re.compile(r"Failed to convert JSON to [^,]+, couldn't parse:(.*)", re.DOTALL)
+
+_CHANGE = re.compile(r"Column\(/(.+)\) changed from (\w+) to (\w+)")
+_KINDS = {str: "string", int: "number", float: "number", bool: "boolean", dict: "object", list: "array"}
+"""What the parser calls values."""
 
 
 def read_json(text: FileText, types: dict[str, pa.DataType], columns: list[str] | None) -> pa.Table:
@@ -53,6 +61,31 @@ def _check_objects(text: FileText) -> None:
     number = next((number for number, line in enumerate(lines, 1) if line.strip() == b"null"), None)
     if number is not None:
         raise InputError(f"line {number:,} holds null, but it must hold one JSON object")
+
+
+def broken_line(text: FileText, said: str) -> str | None:
+    """Which line the parser could not read, and why. It counts the rows of a block of bytes itself, from 0 on.
+
+    None: each line is JSON, or the first one is none, as where objects lie on several lines.
+    """
+    change = _CHANGE.search(said)
+    with text.opened() as opened:
+        lines = bytes(opened.read()).splitlines()
+    for number, line in enumerate(lines, 1):
+        try:
+            value = json.loads(line) if line.strip() else None
+        except ValueError:
+            return f"line {number:,} is no JSON object" if number > 1 else None
+        if change is not None and _kind_at(value, change[1].split("/")) == change[3]:
+            was, is_ = map(with_article, change.groups()[1:])
+            return f"line {number:,}: {change[1]!r} is {is_}, in earlier lines {was}"
+    return None
+
+
+def _kind_at(value: Any, path: Sequence[str]) -> str | None:
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return _KINDS.get(type(value))
 
 
 def column_named(text: FileText, types: dict[str, pa.DataType], said: str) -> str | None:

@@ -13,7 +13,7 @@ from deltacompact.base.model import ContentType
 from deltacompact.tabular import column_types, schemas
 from deltacompact.tabular.csv_files import read_csv
 from deltacompact.tabular.file_text import FileText
-from deltacompact.tabular.json_files import column_named, read_json
+from deltacompact.tabular.json_files import broken_line, column_named, read_json
 from deltacompact.tabular.text_types import in_finer_units, parsed_type, with_values
 
 
@@ -53,4 +53,6 @@ def read_text(
     except pa.ArrowInvalid as error:
         if content_type is ContentType.JSON and (named := column_named(text, types, str(error))) is not None:
             raise InputError(named) from error
+        if content_type is ContentType.JSON and (line := broken_line(text, str(error))) is not None:
+            raise InputError(line) from error
         raise

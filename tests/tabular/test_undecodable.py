@@ -390,3 +390,20 @@ def test_taking_out_is_nothing_until_its_seal_and_loses_no_commit_that_comes_mea
         deltacompact.retract_file(catalog, "t", compacted_files(catalog)[0].path)
     with pytest.raises(NotFoundError, match="has no file 'nowhere'"):
         deltacompact.retract_file(catalog, "t", "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ('{"id": 7, "v": "x"}', r"line 20,001: 'v' is a string, in earlier lines a number"),
+        ('{"id": 7, "v": 1', r"line 20,001 is no JSON object"),
+    ],
+)
+def test_a_line_that_is_not_like_the_others_is_named(
+    catalog: DeltaStreamCatalog, tmp_path: Path, line: str, why: str
+) -> None:
+    """The parser counts from 0 on, in its second block anew."""
+    lines = [json.dumps({"id": 1, "v": 1, "pad": "x" * 100})] * 20_000
+    (tmp_path / "odd.json").write_text("\n".join([*lines, line, "{}"]))
+    with pytest.raises(InputError, match=rf"odd\.json: {why}"):
+        catalog.append_files("t", [tmp_path / "odd.json"])
