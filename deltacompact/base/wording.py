@@ -3,7 +3,7 @@
 counted(1, "file") -> "1 file"       counted(12_000, "row") -> "12,000 rows"       size(3 << 20) -> "3.0 MiB"
 with_article("integer") -> "an integer"
 unknown_option("rewrite", ["rewrite-all"]) -> "unknown option 'rewrite': did you mean 'rewrite-all'?"
-columns_shown(["id", "day"]) -> "columns: id, day"
+columns_shown(["id", " day"]) -> "columns: id, ' day'"
 text_of(OSError("no   route")) -> "no route"       one_line(OSError("no   route")) -> "OSError: no route"
 """
 
@@ -72,7 +72,8 @@ def table_meant(name: str, names: Iterable[str]) -> str:
 
 def _first(names: Sequence[str]) -> str:
     more = [f"and {len(names) - _COLUMNS_SHOWN:,} more"] if len(names) > _COLUMNS_SHOWN else []
-    return ", ".join([*names[:_COLUMNS_SHOWN], *more])
+    shown = [name if name == name.strip() else repr(name) for name in names[:_COLUMNS_SHOWN]]
+    return ", ".join([*shown, *more])
 
 
 def unknown_option(name: str, known: Collection[str], kind: str = "option") -> str:

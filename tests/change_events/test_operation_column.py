@@ -68,6 +68,7 @@ def test_frames_of_polars(catalog):
         ({"op": [1], "id": [1]}, {}, "operation column 'op' is int64, and I, U, C,"),
         ({"id": [1]}, {}, "operation column 'op' is missing (columns: id): name the column"),
         ({"op": ["I"]}, {}, "key column 'id' is missing (columns: none)"),
+        ({"op": ["I"], " id ": [1]}, {}, "key column 'id' is missing (columns: ' id ')"),
         ({"op": ["D"], "v": [1]}, {}, "key column 'id' is missing"),
         ({"op": ["I"], "id": [1]}, {"operation_column": "id"}, "operation column 'id' is a key of table 't'"),
         ({"op": ["I"], "id": [1]}, {"operation": "delete"}, "operation 'delete': each row says its own"),
