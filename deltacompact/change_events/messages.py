@@ -12,7 +12,8 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -28,11 +29,11 @@ from deltacompact.change_events.formats import Envelope
 from deltacompact.tabular import column_types, schemas
 from deltacompact.tabular.file_text import in_blocks
 from deltacompact.tabular.inferred_numbers import UNSIGNED, inexact_row, is_unsigned, refused
+from deltacompact.tabular.json_files import NO_SUCH_VALUE
 from deltacompact.tabular.text_types import declaration, in_finer_units, parsed_type
 
 _WITH_SCHEMA = r'^\s*\{\s*"schema"\s*:\s*\{'
 _NEXT_FIELD = re.compile(r'\s*,\s*"([^"]*)"\s*:')
-_NO_SUCH_VALUE = re.compile(r"Failed to convert JSON to (.+), couldn't parse:(.*)")
 _CHARACTERS_SHOWN = 80
 
 
@@ -62,11 +63,11 @@ def read_messages(
 
     def parsed(lines: pa.Array) -> pa.Table:
         plain = _joined(lines)
-        found = _parsed(plain, None)
+        found = _parsed(plain)
         if found.num_rows != len(lines):
             raise pa.ArrowInvalid("some line has several messages")
         _check_keys(found, envelope, known, keys, origin)
-        sorts, unsigned = {key.name for key in keys.sort}, _unsigned(found, envelope)
+        sorts, unsigned = {key.name for key in keys.sort}, _unsigned(plain, found, envelope)
         stored = _stored(found.schema, envelope, known, sorts, unsigned)
         if stored is None:
             return found
@@ -113,12 +114,12 @@ def _joined(lines: pa.Array) -> pa.Buffer:
     return ended.buffers()[2].slice(offsets[0], offsets[-1] - offsets[0])
 
 
-def _parsed(text: pa.Buffer, types: pa.Schema | None) -> pa.Table:
+def _parsed(text: pa.Buffer, types: pa.Schema | None = None, unexpected: str = "infer") -> pa.Table:
     return in_blocks(
         lambda block_bytes: pa.json.read_json(
             pa.BufferReader(text),
             read_options=pa.json.ReadOptions(block_size=block_bytes),
-            parse_options=pa.json.ParseOptions(explicit_schema=types, unexpected_field_behavior="infer"),
+            parse_options=pa.json.ParseOptions(explicit_schema=types, unexpected_field_behavior=unexpected),
         )
     )
 
@@ -165,14 +166,27 @@ def _typed(field: pa.Field, envelope: Envelope, known: pa.Schema, sorts: Set[str
     return field.with_type(pa.struct(children))
 
 
-def _unsigned(found: pa.Table, envelope: Envelope) -> set[str]:
+def _unsigned(text: pa.Buffer, found: pa.Table, envelope: Envelope) -> set[str]:
     """The fields of rows that are unsigned in all rows: those before changes and those after."""
-    columns: dict[str, list[pa.ChunkedArray]] = {}
+    columns: dict[str, dict[tuple[str, ...], pa.ChunkedArray]] = {}
     for path, column in _leaves(found):
         if len(path) > 1 and path[-2] in (envelope.before, envelope.after) and pa.types.is_floating(column.type):
-            columns.setdefault(path[-1], []).append(column)
-    whole = {name: pa.chunked_array([c for part in parts for c in part.chunks]) for name, parts in columns.items()}
-    return {name for name, column in whole.items() if is_unsigned(column)}
+            columns.setdefault(path[-1], {})[path] = column
+    unsigned = set()
+    for name, places in columns.items():
+        whole = pa.chunked_array([chunk for column in places.values() for chunk in column.chunks])
+        if is_unsigned(whole, partial(_parse_fields, text, tuple(places))):
+            unsigned.add(name)
+    return unsigned
+
+
+def _parse_fields(text: pa.Buffer, paths: Iterable[Sequence[str]], type_: pa.DataType) -> None:
+    """Parse some fields of messages in a type. Raises ArrowInvalid for a value that has another one."""
+    for path in paths:
+        field = pa.field(path[-1], type_)
+        for name in reversed(path[:-1]):
+            field = pa.field(name, pa.struct([field]))
+        _parsed(text, pa.schema([field]), "ignore")
 
 
 def _as_said(type_: pa.DataType) -> pa.DataType:
@@ -242,7 +256,7 @@ def _unparsable(text: bytes, origin: Origin, error: pa.ArrowInvalid, parse: Call
         except pa.ArrowInvalid as nearer:
             count, error = middle, nearer
     where, said = origin.row(count - 1), text_of(error)
-    helps = declaration(no_such[1], no_such[2]) if (no_such := _NO_SUCH_VALUE.search(said)) else ""
+    helps = declaration(no_such[1], no_such[2]) if (no_such := NO_SUCH_VALUE.search(said)) else ""
     return InputError(f"{where} cannot be read: {said}: {_start(lines[origin.numbers[count - 1] - 1])}{helps}")
 
 

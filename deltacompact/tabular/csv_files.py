@@ -28,6 +28,11 @@ _NO_SUCH_VALUE = re.compile(
     r"(?:invalid value|expected (?:no|a) zone offset in) ('.*')(?:\. If these timestamps.*)?",
     re.DOTALL,
 )
+_NO_SUCH_DECIMAL = re.compile(
+    r"In CSV column #(\d+): (?:Row #\d+: )?(?:Rescaling Decimal value would cause data loss|"
+    r"Error converting ('.*') to decimal.*|The string ('.*') is not a valid decimal\d+ number)",
+    re.DOTALL,
+)
 _EMPTY_NUMBER = re.compile(r"In CSV column #\d+: .*(?:invalid value ''|Empty string cannot be converted)", re.DOTALL)
 _LINE_BREAK = re.compile(rb"\r\n|\r|\n")
 _EMPTY_LINE = re.compile(rb"(?>\r\n|\r|\n)(?=[\r\n])")
@@ -55,7 +60,7 @@ def read_csv(text: FileText, types: dict[str, pa.DataType], columns: list[str] |
         if "Empty CSV file" in str(error):
             raise InputError("its header line does not end, so it may be cut off: end it with a line break") from None
         _check_quotes(text, delimiter)
-        if (named := _with_column_named(str(error), text, delimiter)) is not None:
+        if (named := _with_column_named(str(error), text, delimiter, types)) is not None:
             raise InputError(named) from error
         raise
     if columns is None:
@@ -141,16 +146,18 @@ def _check_names(table: pa.Table, types: dict[str, pa.DataType], delimiter: str)
         )
 
 
-def _with_column_named(said: str, text: FileText, delimiter: str) -> str | None:
+def _with_column_named(said: str, text: FileText, delimiter: str, types: Mapping[str, pa.DataType]) -> str | None:
     """What the parser says of a value that is not of its column's type, with the column's name for its number."""
-    match = _NO_SUCH_VALUE.fullmatch(said)
-    if match is None:
+    match, of_decimal = _NO_SUCH_VALUE.fullmatch(said), _NO_SUCH_DECIMAL.fullmatch(said)
+    found = match or of_decimal
+    if found is None:
         return None
     header = io.BytesIO(text.header() + b"\n")
     names = pa.csv.read_csv(header, parse_options=pa.csv.ParseOptions(delimiter=delimiter)).column_names
-    if int(match[1]) >= len(names):  # a line break in a name
+    if int(found[1]) >= len(names):  # a line break in a name
         return None
-    return not_of_type(names[int(match[1])], match[2], match[3])
+    name = names[int(found[1])]
+    return not_of_type(name, match[2], match[3]) if match else not_of_type(name, str(types[name]), found[2] or found[3])
 
 
 def _has_lines(column: pa.ChunkedArray) -> bool:

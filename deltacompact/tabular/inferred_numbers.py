@@ -7,16 +7,19 @@
 
 Such columns are refused as keys and sort keys, also where the column is known to be double: 9007199254740993 in a later
 file would be the key 9007199254740992. A column that is known as int64 is not inferred. Others are decimals if all
-their numbers are whole and none is beyond uint64: MySQL's BIGINT UNSIGNED keeps its digits.
+their texts are whole numbers up to uint64: MySQL's BIGINT UNSIGNED keeps its digits. A column with 1.0 or 1.2e19 has
+measurements, and stays double.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pyarrow as pa
 
+from deltacompact.base import compute as pc
 from deltacompact.base.errors import InputError
 
 UNSIGNED = pa.decimal128(20, 0)
@@ -31,12 +34,17 @@ def check_keys(table: pa.Table, keys: Iterable[str], path: str) -> None:
             raise refused(f"{path}, row {row + 1:,}", name, table[name].type)
 
 
-def is_unsigned(column: pa.ChunkedArray) -> bool:
-    """Whether doubles are whole numbers, and only int64 is too small for them. `UNSIGNED` holds them all."""
-    if not pa.types.is_floating(column.type) or column.null_count == len(column):
+def is_unsigned(column: pa.ChunkedArray, parse: Callable[[pa.DataType], object]) -> bool:
+    """Whether doubles are whole numbers, and only int64 is too small for them. `UNSIGNED` holds them all.
+
+    `parse` reads their texts as another type: the doubles do not tell 12345678901234567890 from a measurement.
+    """
+    if not pa.types.is_floating(column.type) or not 2.0**63 <= (pc.max(column).as_py() or 0) <= 2.0**64:
         return False
-    values = column.drop_null().to_numpy()
-    return bool((values >= 0).all() and 2.0**63 <= values.max() <= 2.0**64 and (values == np.floor(values)).all())
+    with contextlib.suppress(pa.ArrowInvalid, InputError):
+        parse(pa.uint64())
+        return True
+    return False
 
 
 def inexact_row(column: pa.ChunkedArray, type_: pa.DataType) -> int | None:

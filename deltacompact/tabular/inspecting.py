@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -180,10 +181,14 @@ def _text(
     table = read_text(source, path, content_type, known, None)
     schemas.check_columns(table.schema, path)
     guessed = _guessed(table, known)
+
+    def parsed(name: str, type_: pa.DataType) -> pa.Table:
+        return read_text(source, path, content_type, pa.schema([(name, type_)]), [name])
+
     unsigned = [
         pa.field(name, inferred_numbers.UNSIGNED)
         for name in sorted(guessed.difference(exact))
-        if inferred_numbers.is_unsigned(table[name])
+        if inferred_numbers.is_unsigned(table[name], partial(parsed, name))
     ]
     coarse = {name: microseconds(table[name]) for name in sorted(guessed)}
     types = unsigned + [pa.field(name, type_) for name, type_ in coarse.items() if type_ is not None]

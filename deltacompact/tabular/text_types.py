@@ -120,11 +120,12 @@ def _in_unit(type_: pa.DataType, unit: str, family: Callable[[pa.DataType], bool
     return pa.list_(_in_unit(type_.value_type, unit, family)) if is_list(type_) else type_
 
 
-def not_of_type(name: str, type_: str, value: str) -> str:
-    """What is said of a value that is not of its column's type."""
+def not_of_type(name: str, type_: str, value: str | None) -> str:
+    """What is said of a value that is not of its column's type. None: a number with finer digits than its decimals."""
     if type_ == "null":  # see `parsed_type`
         return f"column {name!r} is nested in earlier files, and {value} in CSV cannot be read: write JSON or Parquet"
-    return f"column {name!r} is {type_} in earlier rows or files, and {value} is not{declaration(type_, value)}"
+    shown, helps = value or "a number with more digits after the point", declaration(type_, value or "0.1")
+    return f"column {name!r} is {type_} in earlier rows or files, and {shown} is not{helps}"
 
 
 def declaration(type_: str, value: str) -> str:

@@ -77,6 +77,38 @@ def test_unsigned_numbers_keep_their_digits(catalog, tmp_path, name):
     assert catalog.read("t").sort_by("id")["v"][0].as_py() == 8
 
 
+@pytest.mark.parametrize("texts", [("1.0", "12345678901234567890.0"), ("5", "1.2e19"), ("5.0", "9999999999999999999")])
+@pytest.mark.parametrize("name", ["a.json", "a.csv", "operations.json", "operations.csv", "maxwell.json"])
+def test_measurements_stay_doubles(catalog, tmp_path, name, texts):
+    """Every double from 2^53 on is whole: the file was refused, or the column was decimal for good."""
+    options = {"operation_column": "op"} if "operations" in name else {}
+    for number, values in enumerate([texts, ("0.5", "-1e30")], 1):
+        rows = [f'{{"op": "c", "id": {number}{n}, "at": 1, "v": {value}}}' for n, value in enumerate(values, 1)]
+        if "maxwell" in name:
+            rows, options = [f'{{"type": "insert", "data": {row}}}' for row in rows], {"format": "maxwell"}
+        if "csv" in name:
+            rows = ["op,id,at,v", *(f"c,{number}{n},1,{value}" for n, value in enumerate(values, 1))]
+        (tmp_path / f"{number}{name}").write_text("\n".join(rows))
+        catalog.append_files("t", tmp_path / f"{number}{name}", **options)
+    assert catalog.read("t").sort_by("id")["v"].to_pylist() == [*map(float, texts), 0.5, -1e30]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [("0.5", "(0.5|a number with more digits after the point)"), ("1e30", "'?1e30'?")]
+)
+@pytest.mark.parametrize("name", ["a.json", "a.csv", "maxwell.json"])
+def test_what_a_decimal_does_not_hold_names_the_column(catalog, tmp_path, name, value, shown):
+    catalog.append("t", pa.table({"id": [1], "at": [1], "v": pa.array([FAR[-1]], pa.decimal128(20, 0))}))
+    row = f'{{"id": 2, "at": 1, "v": {value}}}'
+    text = f"id,at,v\n2,1,{value}\n" if name == "a.csv" else row
+    said, options = rf"column 'v' is decimal128\(20, 0\) in earlier rows or files, and {shown} is not", {}
+    if name == "maxwell.json":
+        text, options, said = f'{{"type": "insert", "data": {row}}}', {"format": "maxwell"}, r"line 1 cannot .*"
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=rf"{said}: declare a wider type"):
+        catalog.append_files("t", tmp_path / name, **options)
+
+
 @pytest.mark.parametrize("name", ["b.json", "b.csv"])
 @pytest.mark.parametrize(("type_", "far"), [(pa.float64(), 2**53), (pa.float32(), 2**24)])
 def test_keys_that_a_known_double_cannot_tell_apart_are_refused(catalog, tmp_path, name, type_, far):
