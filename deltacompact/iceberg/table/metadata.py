@@ -34,9 +34,7 @@ PUBLICATION = "deltacompact.publication"
 """The property of a publishing table that says where the published delta table is."""
 
 
-OBJECTS = "write.object-storage.path"
-"""The property that names a folder into which writers scatter data files, those of many tables."""
-_FOLDERS = ("write.data.path", "write.metadata.path", OBJECTS, "write.folder-storage.path")
+_FOLDERS = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
 
 
 def metadata_folder(location: str, properties: Mapping[str, str]) -> str:

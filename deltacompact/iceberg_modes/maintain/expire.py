@@ -7,8 +7,9 @@
 
 A crash after the commit leaves orphans, which `remove-orphans` finds. Until we know that the commit took effect, we
 delete nothing (rule 20). Files outside of the table's own folders may belong to others, as those of add_files do: they
-stay, and are counted. So do files in doubt: we cannot tell which object their location names, or a snapshot that is
-left has a file of the same name elsewhere. That may be the same object, by another name of its bucket.
+stay, and are counted. So do files in `write.object-storage.path`: tables of many catalogs may share it, and the paths
+of two tables may be alike there. So do files in doubt: we cannot tell which object their location names, or a snapshot
+that is left has a file of the same name elsewhere. That may be the same object, by another name of its bucket.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ from deltacompact.iceberg_modes.maintain.reach import (
     PATHS_SHOWN,
     STATISTICS,
     File,
-    OwnFolders,
     each_live_file,
+    folders_of,
+    is_inside,
     manifests_of,
 )
 from deltacompact.iceberg_modes.maintain.retention import plan_expiry, why_nothing
@@ -67,9 +69,9 @@ class _Unreached:
     in_doubt: tuple[str, ...]
 
     @classmethod
-    def of(cls, files: Sequence[tuple[str, File]], folders: OwnFolders, elsewhere: Container[str]) -> _Unreached:
+    def of(cls, files: Sequence[tuple[str, File]], folders: Collection[str], elsewhere: Container[str]) -> _Unreached:
         """`files` by identity. `elsewhere`: names of files outside of the folders that the table still has."""
-        inside = [(name, file) for name, file in files if folders.have(name)]
+        inside = [(name, file) for name, file in files if is_inside(name, folders)]
         own: list[File] = []
         in_doubt: list[File] = []
         for name, file in inside:
@@ -135,7 +137,7 @@ class ExpireSnapshots:
         of_other_heads: Collection[Snapshot] = (),
     ) -> _Unreached:
         """The files that only expired snapshots reach."""
-        left, folders = list(left), OwnFolders.of(metadata)
+        left, folders = list(left), folders_of(metadata)
         self.say(f"reading {counted(len(expired.snapshots), 'expired snapshot')} and {len(left):,} that are left")
         lists, gone = manifests_of(self.store, list(expired.snapshots.values()), tolerant=True)
         lists_left, kept = manifests_of(self.store, left)
@@ -153,13 +155,13 @@ class ExpireSnapshots:
         ]
         upper += [file.path for file in metadata.statistics if file.snapshot_id not in expired.snapshots]
         named = set(map(identity_of, upper))
-        elsewhere = {file_name(name) for name in named if not folders.have(name)}
+        elsewhere = {file_name(name) for name in named if not is_inside(name, folders)}
         if content:
 
             def keep(reached: Mapping[str, File]) -> None:
                 for name in reached:
                     content.pop(name, None)
-                    if not folders.have(name):
+                    if not is_inside(name, folders):
                         elsewhere.add(file_name(name))
 
             each_live_file(self.store, kept.values(), keep, self.say)

@@ -20,7 +20,7 @@ from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
 from deltacompact.iceberg.table import avro, locations, manifests
 from deltacompact.iceberg.table.content_files import Content, Manifest, Status
 from deltacompact.iceberg.table.locations import folder_identity, identity_of
-from deltacompact.iceberg.table.metadata import OBJECTS, Snapshot, TableMetadata, folders_named
+from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata
 from deltacompact.storage.objects import ObjectStore
 
 DATA, DELETES, MANIFESTS, LISTS, STATISTICS = "data", "deletes", "manifests", "manifest lists", "statistics"
@@ -39,27 +39,10 @@ class File:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class OwnFolders:
-    """The table's own folders, by identity. Many tables may put objects into a `shared` one, below the last two parts
-    of their locations: s3://objects/9f3c1a/db/orders/day=3/a.parquet."""
-
-    whole: tuple[str, ...]
-    shared: tuple[str, ...]
-    among_shared: str
-
-    @classmethod
-    def of(cls, metadata: TableMetadata) -> OwnFolders:
-        named = {*folders_named(metadata.location, metadata.properties)}
-        shared = named & {metadata.properties.get(OBJECTS)}
-        whole = {metadata.data_folder, metadata.metadata_folder, *(named - shared)}
-        last = folder_identity(metadata.location).rstrip("/").split("/")[-2:]
-        places = [tuple(map(folder_identity, sorted(folders))) for folders in (whole, shared)]
-        return cls(places[0], places[1], f"/{'/'.join(last)}/")
-
-    def have(self, file: str) -> bool:
-        """Whether the file with this identity is the table's own, by its place."""
-        return is_inside(file, self.whole) or (is_inside(file, self.shared) and self.among_shared in file)
+def folders_of(metadata: TableMetadata) -> list[str]:
+    """The identities of the table's own folders, each with a slash at its end."""
+    found = {metadata.location, metadata.data_folder, metadata.metadata_folder}
+    return [folder_identity(folder) for folder in sorted(found)]
 
 
 def is_inside(file: str, folders: Iterable[str]) -> bool:
