@@ -183,6 +183,16 @@ def test_a_clock_of_ours_that_is_ahead_stops_no_java_writer_that_commits_after_u
     assert first.timestamp_ms <= second.timestamp_ms + 1000
 
 
+def test_a_clock_of_the_store_that_is_ahead_stops_no_java_writer_that_commits_after_us(lake, monkeypatch):
+    """A snapshot dated by it would be in the future of hosts whose clocks are right."""
+    table_of(lake, [1], [2])
+    monkeypatch.setattr(beside.locations, "modified_s", lambda store, location: time.time() + 600)
+    rewrite(lake)
+    lake.append(T, [{"id": 3}])
+    first, second = lake.catalog.load_table(T).snapshots()[-2:]
+    assert first.timestamp_ms <= second.timestamp_ms + 1000
+
+
 @pytest.mark.parametrize("name", ["num-retries", "min-wait-ms", "max-wait-ms", "total-timeout-ms"])
 def test_a_table_whose_properties_make_no_sense_is_refused_before_any_work(lake, name):
     table_of(lake, [1], [2], **{f"commit.retry.{name}": "-1"})

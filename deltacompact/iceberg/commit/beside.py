@@ -8,8 +8,9 @@ The time from the look at the head to the swap is the time in which others win. 
 A record comes before the files, so that whoever finds a dead session knows all that it wrote. The metadata file comes
 after them, as what it names has to stay. A file that could not be written ends the commit.
 
-The store dates the first file. Where our clock disagrees, the snapshot is dated by the store's: Java refuses metadata
-whose times go back by more than a minute, so no Java writer could commit until it is as late as a clock ahead had said.
+The store dates the first file. If our clock is ahead, the snapshot is dated by the store's: Java refuses metadata whose
+times go back by more than a minute, so no Java writer could commit until it is as late as our clock had said. A store
+whose clock is ahead would stop them as well, so its time never counts then.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ class Beside:
                 _wait_for(record)
                 locations.put(store, location, data)
                 if is_first:
-                    self._ahead_s = ahead_s(store, time.time(), locations.modified_s(store, location))
+                    now_s = time.time()
+                    self._ahead_s = ahead_s(store, now_s, min(now_s, locations.modified_s(store, location)))
             finally:
                 self._room.release()
 
