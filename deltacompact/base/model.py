@@ -468,7 +468,7 @@ class Appended(UsersWords):
     """The commits of an append of change events, or of rows of several partitions: one commit for each partition.
 
     `commits` has the deltas of each partition, deletes before upserts. It is empty if there was no row. The sort keys
-    `compared_as_texts` are texts in the messages, where "9" is above "10".
+    `compared_as_texts` are texts in the events, where "9" is above "10".
     """
 
     _inside = ("fresh", "rows_of")

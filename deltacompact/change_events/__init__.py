@@ -7,7 +7,7 @@ partitions     rows by their partition columns                              rout
 envelopes      Debezium, Maxwell: rows inside of messages                   formats    which fields they have
 source_tables  all messages of a batch are of one table of the source
 messages       lines of JSON with messages                      unavailable   values that the source did not say
-sort_texts     sort keys that messages have as texts
+sort_texts     sort keys that events have as texts
 
 Nothing here knows a catalog: delta_streams/appending/changes.py writes and commits.
 """

@@ -1,8 +1,4 @@
-"""Sort keys that messages have as texts, in an order that their source means: as a text, "9" is above "10".
-
-    "9999999"  "10000001"                                     int64, or decimal(38, 0): Oracle's scn
-    "2026-11-29T10:00:00Z"  "2026-11-29T11:00:00.5+01:00"     timestamp[us, UTC]
-    "1.9"  "1.10"                                             texts: nobody knows more, so the answer says it
+"""Sort keys that change events have as texts, in an order that their source means: inferred_keys.py says which.
 
 A column that the table knows keeps its type.
 """
@@ -19,21 +15,22 @@ from deltacompact.base.errors import SchemaError
 from deltacompact.base.model import TableKeys
 from deltacompact.change_events.events import Events, Placed
 from deltacompact.tabular import column_types, schemas
+from deltacompact.tabular.inferred_keys import ordered_type
 from deltacompact.tabular.text_types import time_type
 
-_WHOLE = r"^(0|-?[1-9][0-9]{0,37})$"
 _FIXED_WIDTH = r"^[0-9a-fA-F]{8}:[0-9a-fA-F]{8}:[0-9a-fA-F]{4}$"
 """Log positions of SQL Server, which are in order as texts."""
 
 
 def in_their_order(events: Events, keys: TableKeys, known: Mapping[str, pa.DataType], kept: Collection[str]) -> Events:
-    """The events, with sort keys in the types that `known` has, or that the texts mean. Those `kept` stay texts.
+    """The events, with sort keys in the types that `known` has, or that the texts mean. Primary keys stay texts, and
+    those `kept`.
 
     Raises SchemaError for a value that does not fit a known type.
     """
-    for name in (key.name for key in keys.sort if key.name not in kept):
+    for name in (key.name for key in keys.sort if key.name not in (*keys.primary, *kept)):
         if texts := list(_texts(events, name)):
-            type_ = known.get(name) or _meant(texts) or pa.string()
+            type_ = known.get(name) or ordered_type(_together(texts))
             upserts, deletes = (_cast(side, name, type_, events.name) for side in (events.upserts, events.deletes))
             events = replace(events, upserts=upserts, deletes=deletes)
     return events
@@ -56,17 +53,8 @@ def _texts(events: Events, name: str) -> Iterator[pa.ChunkedArray]:
                 yield column
 
 
-def _meant(texts: Sequence[pa.ChunkedArray]) -> pa.DataType | None:
-    column = pa.chunked_array([chunk for text in texts for chunk in text.cast(pa.string()).chunks], pa.string())
-    if len(column) == column.null_count:
-        return None
-    if not _all_match(column, _WHOLE):
-        return time_type(column)
-    try:
-        column.cast(pa.int64())
-    except pa.ArrowInvalid:
-        return pa.decimal128(38, 0)
-    return pa.int64()
+def _together(texts: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
+    return pa.chunked_array([chunk for text in texts for chunk in text.cast(pa.string()).chunks], pa.string())
 
 
 def _all_match(column: pa.ChunkedArray, pattern: str) -> bool:

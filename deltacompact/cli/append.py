@@ -89,7 +89,7 @@ def append(
     all its data files, in byte order of their paths. Names that begin with . or _ are skipped.
 
     The answer names columns that the partition did not have before, which --schema-mode fixed refuses, counts rows
-    with null in a key column, and names sort keys that messages have as texts. A column without a name is refused.
+    with null in a key column, and names sort keys that events have as texts. A column without a name is refused.
 
     Change events (--operation-column, --format), also in .avro files, and rows of several partitions are read and
     written anew: one commit a partition, which has the deletes and the upserts that are left.
@@ -208,8 +208,8 @@ def _in_words(appended: Appended) -> list[str]:
     skipped = len(appended.commits) - len(fresh.commits)
     known = [f"skipped: {counted(skipped, 'partition')} had the token already"] if skipped else []
     texts = [
-        f"sort key {name!r} has texts, which are compared byte by byte: if they mean numbers or times, declare it when "
-        "you create the table (--columns)"
+        f"sort key {name!r} has texts, which are compared byte by byte: if they mean numbers or times, append to a new "
+        "table that declares it (--columns)"
         for name in appended.compared_as_texts
     ]
     return [_timed(str(appended), fresh.position), *known, *noticed(fresh.new_columns, fresh.null_keys), *texts]

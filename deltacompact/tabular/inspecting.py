@@ -62,7 +62,7 @@ def inspect(
     """Schema, rows and bytes of a file (number 0). `known` gives types to columns of CSV and JSON.
 
     Nulls are counted in the columns `keys`. Raises InputError for text with inexact numbers in the columns `exact`, or
-    with `keys` whose texts become one. Sort keys in `sorts` are times where all texts are.
+    with `keys` whose texts become one. Texts of sort keys in `sorts` get the type that they mean.
     With `partition`, the file's partition columns are checked against its values. A file that is not managed gets a
     stamp; with `hashed`, the stamp has all that later readers need, and the file must not change meanwhile. With
     `decoded`, all rows of a local file are decoded, except Parquet pages that are known to decode.
@@ -193,7 +193,8 @@ def _text(
     coarse = {name: microseconds(table[name]) for name in sorted(guessed)}
     types = unsigned + [pa.field(name, type_) for name, type_ in coarse.items() if type_ is not None]
     if content_type is ContentType.JSON:
-        types += inferred_keys.types_in_json(table, guessed.intersection(keys), guessed.intersection(sorts))
+        sorts_only = guessed.intersection(sorts).difference(keys)
+        types += inferred_keys.types_in_json(table, guessed.intersection(keys), sorts_only)
     given = [field for field in known or () if field.name not in guessed]
     return read_text(source, path, content_type, pa.schema([*given, *types]), None) if types else table
 

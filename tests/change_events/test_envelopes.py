@@ -260,8 +260,8 @@ ZONED = ["2026-11-29T10:00:00Z", "2026-11-29T12:30:00.5+02:00", "2026-11-29T10:3
 @pytest.mark.parametrize(
     ("values", "type_"),
     [
-        (["9999999", "10000001", "10000002", "10000003"], pa.int64()),
-        (["9", "18446744073709551616", "18446744073709551617", "18446744073709551618"], pa.decimal128(38, 0)),
+        (["9999999", "10000001", "10000002", "18446744073709551616"], pa.decimal128(38, 0)),
+        ([None, "9999999", "10000001", "10000002"], pa.decimal128(38, 0)),
         (ZONED, pa.timestamp("us", "UTC")),
         ([text[:19] + text[19:].rstrip("Z") for text in (ZONED[0], *ZONED[2:], "2026-11-30")], pa.timestamp("us")),
     ],
@@ -269,6 +269,8 @@ ZONED = ["2026-11-29T10:00:00Z", "2026-11-29T12:30:00.5+02:00", "2026-11-29T10:3
 @pytest.mark.parametrize("of_message", [True, False])
 def test_sort_keys_that_are_texts_are_in_the_order_of_what_they_say(tmp_path, form, values, type_, of_message):
     """As texts "9999999" is above "10000001": the older row won, and a delete did nothing."""
+    if of_message and values[0] is None:
+        return  # refused: a message must have it
     catalog = open_catalog(tmp_path / "lake")
     catalog.create_table("t", primary_keys=["id"], sort_keys=["scn"])
 
@@ -280,12 +282,12 @@ def test_sort_keys_that_are_texts_are_in_the_order_of_what_they_say(tmp_path, fo
     first = [said("c", None, {"id": 1, "v": "old"}, values[0]), said("c", None, {"id": 2, "v": "old"}, values[0])]
     then = [said("u", None, {"id": 1, "v": "new"}, values[1]), said("d", {"id": 2, "v": None}, None, values[2])]
     late = [said("u", None, {"id": 1, "v": "newest"}, values[3])]
-    batches = [first, then, late] if type_ != pa.decimal128(38, 0) else [[*first, *then], late]
-    for number, batch in enumerate(batches):
+    for number, batch in enumerate([first, then, late]):
         if form == "avro":
             path = tmp_path / f"{number}.avro"
-            own = [("id", "int"), ("v", ["null", "string"]), *([] if of_message else [("scn", "string")])]
-            row, source = avro_record("row", own), avro_record("source", [("scn", "string")])
+            text = ["null", "string"]
+            own = [("id", "int"), ("v", text), *([] if of_message else [("scn", text)])]
+            row, source = avro_record("row", own), avro_record("source", [("scn", text)])
             fields = [("before", ["null", row]), ("after", ["null", "row"]), ("op", "string"), ("source", source)]
             with path.open("wb") as out:
                 fastavro.writer(out, avro_record("message", fields), batch)
@@ -293,7 +295,8 @@ def test_sort_keys_that_are_texts_are_in_the_order_of_what_they_say(tmp_path, fo
             path = written(tmp_path / f"{number}.json", batch, with_schema=form == "schema")
         appended = catalog.append_files("t", path, format="debezium")
         assert not appended.compared_as_texts
-        assert {file.schema.field("scn").type for file in appended.files if "scn" in file.schema.names} <= {type_}
+        types = {file.schema.field("scn").type for file in appended.files if "scn" in file.schema.names}
+        assert types <= {type_ if number or values[0] else pa.null()}
     assert [(row["id"], row["v"]) for row in catalog.read("t").to_pylist()] == [(1, "newest")]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import json
 
+import fastavro
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -207,3 +208,35 @@ def test_a_key_that_is_the_partition():
     assert catalog.read("t").num_rows == 0
     compact("t", delta_catalog_client=catalog, settings=Settings(executor="local"))
     assert catalog.read("t").num_rows == 0
+
+
+def avro(path, rows):
+    fields = [{"name": name, "type": ["null", "int" if name == "id" else "string"]} for name in rows[0]]
+    with path.open("wb") as out:
+        fastavro.writer(out, {"type": "record", "name": "row", "fields": fields}, rows)
+
+
+@pytest.mark.parametrize("is_avro", [False, True])
+@pytest.mark.parametrize("first", [None, "9"])
+def test_sort_keys_of_events_that_are_texts_are_in_the_order_of_what_they_say(tmp_path, catalog, is_avro, first):
+    """As texts "9999999" is above "10000001": the older row won, and a delete did nothing."""
+    catalog.create_table("events", primary_keys=["id"], sort_keys=["__scn"])
+    for number, (op, scn) in enumerate([("c", first), ("u", "9999999"), ("u", "10000001"), ("d", "20000000")]):
+        rows = [{"__op": op, "id": 1, "v": scn, "__scn": scn}]
+        if is_avro:
+            avro(path := tmp_path / f"{number}.avro", rows)
+            appended = catalog.append_files("events", path, operation_column="__op")
+        else:
+            appended = catalog.append("events", pa.Table.from_pylist(rows, avro_like(rows)), operation_column="__op")
+        assert not appended.compared_as_texts
+        assert catalog.read("events")["v"].to_pylist() == ([] if op == "d" else [scn])
+
+
+def avro_like(rows):
+    return pa.schema([(name, pa.int32() if name == "id" else pa.string()) for name in rows[0]])
+
+
+def test_sort_keys_of_events_that_stay_texts_are_said(catalog):
+    catalog.create_table("events", primary_keys=["id"], sort_keys=["at"])
+    rows = {"op": ["c"], "id": [1], "at": ["1.10"]}
+    assert catalog.append("events", pa.table(rows), operation_column="op").compared_as_texts == ("at",)

@@ -106,3 +106,27 @@ def test_sort_keys_of_json_are_times_with_and_without_fractions(catalog, tmp_pat
         catalog.append_files("t", written(tmp_path / f"{number}.jsonl", *rows), **options)
     found = catalog.read("t", filter=[("id", "=", 1)])
     assert found["v"].to_pylist() == [3] and found.schema.field("at").type == pa.timestamp("us")
+
+
+@OPTIONS
+@pytest.mark.parametrize("first", [None, "9"])
+def test_sort_keys_of_json_that_are_whole_numbers_are_in_their_order(catalog, tmp_path, options, first):
+    """As texts "9999999" is above "10000001": the older row won."""
+    catalog.create_table("t", primary_keys=["id"], sort_keys=["scn"])
+    values = [first, "9999999", "10000001", 10000002, "18446744073709551616"]
+    for number, scn in enumerate(values):
+        row = {"op": "c", "id": 1, "scn": scn, "v": number}
+        catalog.append_files("t", written(tmp_path / f"{number}.jsonl", row), **options)
+        assert catalog.read("t")["v"].to_pylist() == [number]
+    assert catalog.read("t").schema.field("scn").type == pa.decimal128(38, 0)
+    with pytest.raises(InputError, match=r"9\.jsonl.*'scn'|9\.jsonl.*'soon'"):
+        catalog.append_files("t", written(tmp_path / "9.jsonl", {"op": "c", "id": 1, "scn": "soon"}), **options)
+
+
+@OPTIONS
+def test_sort_keys_of_json_that_a_table_has_as_texts_go_on(catalog, tmp_path, options):
+    catalog.create_table("t", primary_keys=["id"], sort_keys=["scn"], columns="id long, scn string")
+    for number, scn in enumerate(["9999999", "10000001"]):
+        row = {"op": "c", "id": number, "scn": scn, "v": number}
+        catalog.append_files("t", written(tmp_path / f"{number}.jsonl", row), **options)
+    assert sorted(catalog.read("t")["scn"].to_pylist()) == ["10000001", "9999999"]

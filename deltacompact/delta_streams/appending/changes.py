@@ -109,7 +109,7 @@ class ChangesWriter:
 
     def append(self, tables: Any) -> Appended:
         """Commit the rows. Raises InputError, before anything is committed, naming table and row."""
-        known = self._known_types() if isinstance(self._options.says_operation, Envelope) else pa.schema([])
+        known = self._known_types() if self._options.says_operation is not None else pa.schema([])
         self._prepare(self._events(table, origin, known) for table, origin in _numbered(tables))
         return self._commit_all()
 
@@ -130,7 +130,7 @@ class ChangesWriter:
             except SchemaError:
                 if not self._learns_types():
                     raise
-                self._parts, self._source = {}, SourceTable()
+                self._parts, self._source, self._compared_as_texts = {}, SourceTable(), {}
             else:
                 return self._commit_all()
 
@@ -181,17 +181,23 @@ class ChangesWriter:
                 events = unwrapped(
                     table, options.says_operation, origin, keys, options.routed, self._fixed(), self._source
                 )
-            texts = self._known_of_table().untyped
-            events = in_their_order(events, keys, schemas.known_types(known), texts)
-            self._compared_as_texts |= dict.fromkeys(compared_as_texts(events, keys))
-            return events
+            return self._in_order(events, known)
         check_partition_columns(table, options.routed, origin, options.null_is_partition)
         if options.says_operation is not None:
             assert keys is not None
-            return options.says_operation.events(table, origin, keys, self._table.partition_keys)
+            events = options.says_operation.events(table, origin, keys, self._table.partition_keys)
+            return self._in_order(events, known)
         rows, nothing = all_places(table), all_places(table.slice(0, 0))
         is_upsert = options.operation is OperationType.UPSERT
         return Events(origin.name, rows if is_upsert else nothing, nothing if is_upsert else rows)
+
+    def _in_order(self, events: Events, known: pa.Schema) -> Events:
+        """The events, with sort keys that are texts in the order of what they say."""
+        keys = self._table.keys
+        assert keys is not None
+        events = in_their_order(events, keys, schemas.known_types(known), self._known_of_table().untyped)
+        self._compared_as_texts |= dict.fromkeys(compared_as_texts(events, keys))
+        return events
 
     def _read(
         self, source: str, content_type: ContentType | None, known: pa.Schema
