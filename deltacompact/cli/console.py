@@ -60,13 +60,16 @@ def lose_what_stderr_does_not_take() -> None:
     """A closed pipe or a full disk behind stderr stops no command: what it says there is lost."""
     if sys.stderr is sys.__stderr__ and isinstance(sys.stderr, io.TextIOWrapper):
         encoding, errors = sys.stderr.encoding, sys.stderr.errors
-        sys.stderr = io.TextIOWrapper(_Lossy(2, "w", closefd=False), encoding, errors, line_buffering=True)
+        taken = io.BufferedWriter(
+            _Lossy(2, "w", closefd=False)
+        )  # it writes the rest, where a signal cuts a write short
+        sys.stderr = io.TextIOWrapper(taken, encoding, errors, line_buffering=True)
 
 
 class _Lossy(io.FileIO):
     def write(self, data: Any) -> int:
         try:
-            return super().write(data)
+            return super().write(data) or len(data)  # None: a reader that must not be waited for is late
         except OSError:
             return len(data)
 

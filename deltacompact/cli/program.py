@@ -96,8 +96,8 @@ class Program:
             usage.show(file=sys.stderr)
             return 2
         except (KeyboardInterrupt, click.Abort) as stop:
-            cause = stop.__cause__ if isinstance(stop, click.Abort) else stop  # click turns one into the other
-            left = cause if isinstance(cause, Interrupted) else self.after_interrupt
+            click.echo(err=True)  # the terminal is in a line with ^C, or a question
+            left = stop if isinstance(stop, Interrupted) else self.after_interrupt
             interrupted = Interrupted(f"interrupted; {left}")
             if as_json:
                 say_json({"error": error_document(interrupted)})
@@ -112,16 +112,19 @@ class Program:
             return self._failed(error, debug)
 
     def _done(self, words: list[str], context: object) -> int:
-        """Do what the words say, and return the command's status."""
-        stdout = sys.stdout
-        try:
-            done = self.commands.main(words, prog_name=self.name, standalone_mode=False, obj=context)
-        except SystemExit:
-            if sys.stdout is stdout:
-                raise
-            # click exits for any pipe that breaks, and puts another stream in place of stdout
-            raise BrokenPipeError("the other end of a pipe or connection is gone") from None
+        """Do what the words say, and return the command's status. click's `main` exits for any pipe that breaks."""
+        self._complete()
+        with self.commands.make_context(self.name, words, obj=context) as begun:
+            done = self.commands.invoke(begun)
         return done if isinstance(done, int) else 0
+
+    def _complete(self) -> None:
+        """Answer the shell and exit, if it asks for what may follow in a command line."""
+        variable = f"_{self.name}_COMPLETE".replace("-", "_").upper()
+        if instruction := os.environ.get(variable):
+            from click.shell_completion import shell_complete
+
+            sys.exit(shell_complete(self.commands, {}, self.name, variable, instruction))
 
     def _failed(self, error: Exception | Interrupted, debug: bool) -> int:
         """Print the error in one line and return its exit status."""

@@ -90,8 +90,26 @@ def test_a_pipe_that_breaks_elsewhere_is_a_failure():
     assert process_of("-c", breaks) == (
         1,
         b"said at exit ",
-        b"program: BrokenPipeError: the other end of a pipe or connection is gone (--debug shows where)\n",
+        b"program: BrokenPipeError: [Errno 32] Broken pipe (--debug shows where)\n",
     )
+    assert b", in command\n" in process_of("-c", breaks, "--debug")[2]
+
+
+@pytest.mark.processes
+def test_a_signal_cuts_no_line_of_stderr_short():
+    """A write to a full pipe that a signal interrupts has taken a part of the line."""
+    long = """
+import os, signal, sys
+from deltacompact.cli.console import lose_what_stderr_does_not_take
+lose_what_stderr_does_not_take()
+signal.signal(signal.SIGALRM, lambda *_: os.write(1, b"."))
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+print("x" * 200_000, file=sys.stderr)
+signal.setitimer(signal.ITIMER_REAL, 0)
+"""
+    with subprocess.Popen([sys.executable, "-c", long], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as done:
+        done.stdout.read(20)
+        assert len(done.stderr.read()) == 200_001
 
 
 def test_every_command_has_json_and_an_example():
@@ -693,7 +711,7 @@ def test_tables_are_completed(lake, begun, expected, capfd, monkeypatch):
     monkeypatch.setenv("COMP_WORDS", f"deltacompact plan {lake.store.root} {begun}")
     monkeypatch.setenv("COMP_CWORD", "3")
     with pytest.raises(SystemExit):
-        cli.cli.main(prog_name="deltacompact", standalone_mode=False)
+        cli.run([])
     assert capfd.readouterr().out.strip() == expected
 
 
