@@ -11,6 +11,7 @@ All of this comes from the logs. `versions.py` checks which versions can still b
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Container
 from dataclasses import dataclass
 from datetime import datetime
@@ -58,7 +59,7 @@ class VersionMade:
 def history(catalog: Streams, table_id: str, partition: Partition) -> list[VersionMade]:
     """Every version of a partition, the oldest first."""
     made: list[VersionMade] = []
-    before, held = None, set[tuple[str, ...]]()
+    before, held = None, set[bytes]()
     for state in catalog.log(table_id, partition).chain():
         made.append(_entry(partition, before, held, state))
         before = state
@@ -66,7 +67,7 @@ def history(catalog: Streams, table_id: str, partition: Partition) -> list[Versi
     return made
 
 
-def _made_by(before: StreamState | None, held: Container[tuple[str, ...]], state: StreamState) -> str:
+def _made_by(before: StreamState | None, held: Container[bytes], state: StreamState) -> str:
     """`before`: the version before. `held`: what all earlier ones held."""
     if before is None:
         return "create"
@@ -78,14 +79,13 @@ def _made_by(before: StreamState | None, held: Container[tuple[str, ...]], state
     return "compact" if descends or _held(state) not in held else "rollback"
 
 
-def _held(state: StreamState) -> tuple[str, ...]:
-    """The compacted files. A rollback has those of an earlier version."""
-    return tuple(file.path for file in state.compacted.files) if state.compacted else ()
+def _held(state: StreamState) -> bytes:
+    """A digest of the compacted files' paths, which are many. A rollback has those of an earlier version."""
+    paths = [file.path for file in state.compacted.files] if state.compacted else []
+    return hashlib.sha256("\n".join(paths).encode()).digest()
 
 
-def _entry(
-    partition: Partition, before: StreamState | None, held: Container[tuple[str, ...]], state: StreamState
-) -> VersionMade:
+def _entry(partition: Partition, before: StreamState | None, held: Container[bytes], state: StreamState) -> VersionMade:
     time_ms, compacted, time = state.opened.time_ms, state.compacted, None
     with contextlib.suppress(InputError):
         time = moment_at(time_ms) if time_ms else None
