@@ -59,7 +59,10 @@ def _batch_rows(source: pa.NativeFile) -> Iterator[int]:
     end = source.size() - _TAIL_BYTES
     (length,) = struct.unpack("<i", source.read_at(4, end))
     footer = source.read_at(length, end - length)
-    blocks = _followed(footer, _field(footer, _followed(footer, 0), footer_batches))
+    listed = _field(footer, _followed(footer, 0), footer_batches)
+    if not listed:  # a writer may leave out an empty list
+        return
+    blocks = _followed(footer, listed)
     for number in range(_number("<I", footer, blocks)):
         at, head_bytes = struct.unpack_from("<qi", footer, blocks + 4 + 24 * number)
         head = source.read_at(max(0, min(head_bytes, end)), at)

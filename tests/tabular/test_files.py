@@ -6,6 +6,7 @@ import datetime
 import decimal
 import io
 import json
+import struct
 
 import pyarrow as pa
 import pyarrow.csv
@@ -18,7 +19,7 @@ import deltacompact
 from deltacompact import ContentType, Settings, compact
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.storage.memory import MemoryStore
-from deltacompact.tabular import files, formats, inspecting, orc_files, parquet_read, writing
+from deltacompact.tabular import feather_files, files, formats, inspecting, orc_files, parquet_read, writing
 from deltacompact.tabular.row_groups import WriteOptions
 
 PLAIN = pa.table(
@@ -107,6 +108,16 @@ def test_slices_and_columns(kind):
             assert slices[0][0] == start
             whole = pa.concat_tables([piece for _, piece in slices])
             assert whole.equals(table.select(["id", "done"]).slice(start, stop - start))
+
+
+def test_an_empty_arrow_file_may_leave_out_its_list_of_batches():
+    data = bytearray(written(PLAIN.schema.empty_table(), "arrow-file"))
+    (length,) = struct.unpack_from("<i", data, len(data) - 10)
+    footer = len(data) - 10 - length
+    root = footer + struct.unpack_from("<i", data, footer)[0]
+    fields = root - struct.unpack_from("<i", data, root)[0]
+    struct.pack_into("<H", data, fields + 4 + 2 * 3, 0)
+    assert feather_files.batches_of(pa.BufferReader(bytes(data)), None).rows == []
 
 
 def test_rows_behind_a_range_are_not_decoded(monkeypatch):
