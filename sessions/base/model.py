@@ -308,7 +308,8 @@ class JobRun:
     cpus_needed         the number of CPUs that would keep the desired SLA; None: no number would
     launchers           the launchers that its sessions are planned for
     failed_session_ids  of its sessions, those that have failed
-    unshown             the published table does not show what its sessions have compacted; `error` says why
+    unshown             the published table does not show what its sessions have compacted; `error` says why, until then
+                        `trouble`
     trouble             the passing trouble that it waits for
     cancelling          a user has asked to cancel it
     earlier             how it ended before it was run again

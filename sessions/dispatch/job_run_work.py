@@ -20,7 +20,7 @@ from deltacompact.base.errors import DeltaCompactError, InputError
 from deltacompact.base.wording import counted, one_line
 from sessions.base.logs import about
 from sessions.base.model import JobRunSession, JobRunState, SessionPlan, SessionState, Trouble
-from sessions.base.troubles import Cause, RetryPolicy, cause_of, given_up, left_s, trouble_text
+from sessions.base.troubles import Cause, RetryPolicy, cause_of, given_up, left_s, span, trouble_text
 from sessions.dispatch.asking import asking
 from sessions.dispatch.attempts import SessionAttempts
 from sessions.dispatch.delays import Delays
@@ -31,7 +31,7 @@ from sessions.dispatch.looks import Looks
 from sessions.dispatch.means import Means
 from sessions.dispatch.planned import record_plans
 from sessions.dispatch.retries import Retries
-from sessions.dispatch.showing import Showing
+from sessions.dispatch.showing import NotShown, Showing
 from sessions.documents.instruction import Instruction, of_accepted
 from sessions.planning.refine import group_estimate
 from sessions.records.leases import HeldJobRun, LeaseLostError
@@ -42,8 +42,6 @@ _ERROR_CHARACTERS_MAX = 500
 _WORTH_GIVING_BACK_S = 5.0
 _PLANNED_WHOLE_WITHIN_S = 60.0
 """So long a partition that does not answer holds up the plans of the others."""
-_SHOWN_WITHIN_S = 900.0
-"""So long a published table that does not answer holds up the next job runs of the same stream."""
 
 
 class JobRunWork:
@@ -152,7 +150,7 @@ class JobRunWork:
                 if not isinstance(error, DeltaCompactError):
                     _LOG.warning("job run %s cannot be planned", self._held.run.id, exc_info=True)
                 self._end(text)
-            elif (given_up_text := self._put_off(cause, text, self._means.policy)) is not None:
+            elif (given_up_text := self._put_off(self._held.run.trouble, cause, text, self._means.policy)) is not None:
                 self._end(given_up_text)
             return None
 
@@ -162,13 +160,15 @@ class JobRunWork:
         limit_s = min(_PLANNED_WHOLE_WITHIN_S, self._means.policy.give_up_after_s)
         return trouble is None or self._means.clock() - trouble.since_s < limit_s
 
-    def _put_off(self, cause: Cause, text: str, policy: RetryPolicy) -> str | None:
+    def _put_off(
+        self, before: Trouble | None, cause: Cause, text: str, policy: RetryPolicy, unshown: bool = False
+    ) -> str | None:
         """Give the job run back until another try. After enough tries, say why there is none."""
-        before, now_s = self._held.run.trouble, self._means.clock()
+        now_s = self._means.clock()
         trouble = policy.next(before, cause, text, now_s)
         if trouble is None:
             return given_up(before, text, now_s)
-        asking(lambda: self._held.change(trouble=trouble))
+        asking(lambda: self._held.change(trouble=trouble, unshown=unshown))
         _LOG.warning("job run %s is given back: %s", self._held.run.id, trouble_text(trouble))
         return None
 
@@ -189,24 +189,47 @@ class JobRunWork:
 
     def _show_and_end(self, instruction: Instruction) -> None:
         """Show what was compacted, and end the job run; or give it back until another try."""
+        within_s = min(self._means.showing.within_s, self._means.settings.give_up_after_s)
         showing = Showing(instruction, self._all_sessions(), self._means.showing)
-        showing.start()
-        while showing.is_alive():
-            if self._means.stopping.now.is_set():
-                return
-            self._check_lease()
-            showing.join(_ROUND_EVERY_S)
-        unshown = showing.error.text if showing.error else None
-        if showing.error and showing.error.cause and not self._held.run.cancelling:
-            within_s = min(_SHOWN_WITHIN_S, self._means.settings.give_up_after_s)
-            policy = RetryPolicy(within_s, self._means.settings.tries)
-            unshown = self._put_off(showing.error.cause, showing.error.text, policy)
+        try:
+            error = self._try_to_show(showing, within_s)
+        finally:
+            showing.leave()
+        if self._means.stopping.now.is_set():
+            return
+        unshown = error.text if error else None
+        if error and error.cause and not self._held.run.cancelling:
+            before, policy = self._trouble_of(showing, error), RetryPolicy(within_s, tries=1)
+            unshown = self._put_off(before, error.cause, error.text, policy, unshown=True)
             if unshown is None:
                 return
         if unshown is not None:
             unshown = f"{unshown[:_ERROR_CHARACTERS_MAX]}; once that is mended, publish or job-runs retry shows it"
         errors = [error for error in (self._failure(), unshown) if error]
         self._end("; ".join(errors) or None, unshown is not None)
+
+    def _try_to_show(self, showing: Showing, within_s: float) -> NotShown | None:
+        """Start a try, and wait for it unless it hangs, or the job run is cancelled meanwhile. A job run that was
+        cancelled before is shown, too."""
+        cancelled = self._held.run.cancelling
+        showing.start()
+        while showing.is_alive() and not self._means.stopping.now.is_set():
+            self._check_lease()
+            if self._held.run.cancelling and not cancelled:
+                return NotShown.because(showing.target, "the job run was cancelled", None)
+            if showing.lasted_s > within_s:
+                return NotShown.because(showing.target, f"no answer within {span(within_s)}", Cause.UNREACHABLE)
+            showing.join(_ROUND_EVERY_S)
+        return showing.error
+
+    def _trouble_of(self, showing: Showing, error: NotShown) -> Trouble:
+        """The trouble of showing before this try: it began with the first try. The trouble of a session is another."""
+        run = self._held.run
+        if run.unshown and run.trouble is not None:
+            return run.trouble
+        assert error.cause is not None
+        began_s = self._means.clock() - showing.lasted_s
+        return Trouble(error.cause, error.text, began_s, 0, began_s)
 
     def _failure(self) -> str | None:
         """Why the job run has failed. None: no session has failed, or the job run was cancelled."""

@@ -11,6 +11,7 @@ from sessions.base.model import SessionPlan
 from sessions.base.settings import DispatcherSettings
 from sessions.base.troubles import RetryPolicy
 from sessions.dispatch.admission import Admission
+from sessions.dispatch.showing import ShowingPlaces
 from sessions.documents.instruction import Instruction
 from sessions.launchers.launchers import Launchers
 from sessions.planning.learning import RateStore
@@ -18,8 +19,6 @@ from sessions.planning.starts import StartStore
 
 Plan = Callable[[Instruction, bool], tuple[SessionPlan, ...]]
 """Plans the sessions of a document, with patience or without, see Planner."""
-
-_SHOWN_AT_ONCE = 4
 
 
 @dataclass(slots=True)
@@ -32,9 +31,8 @@ class Stopping:
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """Planner, launcher, admission, learned rates and start times, settings, the signal to stop, and the clock.
-
-    `showing` has the places of publications that are brought up to date: each may hold the files of a large table.
+    """Planner, launcher, admission, learned rates and start times, settings, the signal to stop, the clock, and the
+    places of publications that are brought up to date.
     """
 
     plan: Plan
@@ -45,7 +43,7 @@ class Means:
     settings: DispatcherSettings
     stopping: Stopping = field(default_factory=Stopping)
     clock: StoreClock = field(default_factory=StoreClock)
-    showing: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(_SHOWN_AT_ONCE))
+    showing: ShowingPlaces = field(default_factory=ShowingPlaces)
 
     @property
     def policy(self) -> RetryPolicy:

@@ -43,6 +43,7 @@ from sessions.dispatch.job_run_work import JobRunWork
 from sessions.dispatch.means import Means
 from sessions.dispatch.open_job_runs import OpenJobRuns
 from sessions.dispatch.planned import record_plans
+from sessions.dispatch.showing import Showing, ShowingPlaces
 from sessions.documents.allow_list import AllowList
 from sessions.documents.instruction import of_values
 from sessions.events.due import events_of_job_run, events_of_session
@@ -481,7 +482,7 @@ def test_a_runner_that_cannot_open_the_catalog_says_so(world):
     world.submit()
     stored = world.state.job_run("run-1")
     held = claim(world.state, stored, "host.1.a", 60.0, 0.0)
-    record_plans(held, world.means, world.means.plan(job_run_work.of_values(held.run.document), True))
+    record_plans(held, world.means, world.means.plan(of_values(held.run.document), True))
     attempts = attempts_module.SessionAttempts(held, None, world.open_catalog)
     attempts.next("all")
     world.error = StoreError("no route to the catalog")
@@ -998,6 +999,101 @@ def test_a_dispatcher_that_is_ended_while_it_shows_leaves_that_to_the_next_holde
     world.means.stopping.now.clear()
     world.work()
     assert world.run.state is JobRunState.SUCCEEDED and shown.asked and len(world.launches) == 1
+
+
+@pytest.fixture
+def hung(monkeypatch):
+    """The published table does not answer until this is set."""
+    hung = threading.Event()
+    monkeypatch.setattr(publication, "show_compacted", lambda *asked: hung.wait(20))
+    yield hung
+    hung.set()
+
+
+def test_a_table_that_is_not_published_waits_for_no_other(world):
+    world.means = replace(world.means, showing=ShowingPlaces(number=0))
+    world.append(1)
+    world.submit()
+    world.work()
+    assert world.run.state is JobRunState.SUCCEEDED
+
+
+def test_a_published_table_that_hangs_is_one_that_does_not_answer_and_others_have_its_place(world, monkeypatch, hung):
+    world.means = replace(world.means, showing=ShowingPlaces(1, within_s=0.05))
+    world.catalog.declare_publication("t", "delta:///out")
+    world.append(1)
+    world.submit()
+    world.work()
+    assert world.run.state is JobRunState.FAILED and world.run.unshown
+    assert "given up after 0 s (1 try): delta:///out does not show" in world.run.error
+    shown = Shown(world, monkeypatch)
+    retry(world.state, "run-1")
+    world.work()
+    assert world.run.state is JobRunState.SUCCEEDED and shown.asked and not hung.is_set()
+
+
+def test_a_place_is_waited_for_until_nobody_wants_it_any_more(world):
+    places = ShowingPlaces(1)
+    first, second = (Mock(lasted_s=0.0, **{"is_alive.return_value": True}) for _ in range(2))
+    assert places.take(first) and not places.take(second)
+    waiting = Showing(of_values(DOCUMENT), [], places)
+    assert waiting.lasted_s > 0.0
+    waiting.leave()
+    assert not waiting._has_a_place() and waiting.lasted_s == 0.0
+    first.is_alive.return_value = False
+    assert places.take(second)
+    second.lasted_s = places.within_s + 1
+    assert places.take(first)
+
+
+def test_a_job_run_that_is_cancelled_while_it_is_shown_ends_at_once(world, monkeypatch, hung):
+    world.catalog.declare_publication("t", "delta:///out")
+    world.append(1)
+    world.submit()
+    held = claim(world.state, world.state.job_run("run-1"), "host.1.a", 60.0, 0.0)
+
+    def show(*asked):
+        cancel(world.state, "run-1")
+        held.renew()
+        hung.wait(60)
+
+    monkeypatch.setattr(publication, "show_compacted", show)
+    JobRunWork(held, world.means).run()
+    assert world.run.state is JobRunState.FAILED and world.run.unshown and not hung.is_set()
+    assert "delta:///out does not show what was compacted: the job run was cancelled" in world.run.error
+
+
+def test_tries_that_take_long_do_not_begin_the_time_anew(world, monkeypatch):
+    shown = Shown(world, monkeypatch, *[ConflictError("faster than it can be read")] * 100)
+    real = shown.show
+
+    def show(*asked):
+        world.clock.now_s += 2 * SETTINGS.give_up_after_s
+        return real(*asked)
+
+    monkeypatch.setattr(publication, "show_compacted", show)
+    world.append(1)
+    world.submit()
+    world.work_until_it_ends()
+    assert world.run.state is JobRunState.FAILED and len(shown.asked) == 2
+
+
+def test_a_trouble_that_a_session_has_left_is_not_the_published_tables(world, monkeypatch):
+    """Its runner died after the seal, the catalog did not answer for long, then the version was adopted."""
+    shown = Shown(world, monkeypatch, StoreError("503"))
+    world.append(1)
+    world.submit()
+    world.means.stopping.now.set()
+    world.work()
+    assert world.run.state is JobRunState.RUNNING and world.session.state is SessionState.SUCCEEDED
+    world.means.stopping.now.clear()
+    stored, now_s = world.state.job_run("run-1"), world.clock.now_s
+    left = Trouble(Cause.UNREACHABLE, "503", now_s - 1200.0, 9, now_s - 1.0)
+    world.state.change_job_run(stored, replace(stored.value, trouble=left))
+    asked = len(shown.asked)
+    shown.errors = [StoreError("503")]
+    world.work_until_it_ends()
+    assert world.run.state is JobRunState.SUCCEEDED and len(shown.asked) == asked + 2 and not world.run.unshown
 
 
 # --- a table that is dropped ---------------------------------------------------------------------------------------
