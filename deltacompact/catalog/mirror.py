@@ -21,15 +21,17 @@ them, or stay. So the bookmark tells what was asked for, and a batch that asks f
 The rows of an Iceberg table have the names that its columns have today, those in the mirror the names that they had. So
 the bookmark also tells the schema, and a source whose columns were renamed or made anew is refused.
 
-A mirror has one row of a key. Of two source rows with one key it would keep one, and lose that when either is deleted.
-So a batch that upserts a key twice is refused, unless the source's own keys make sure that none does.
+A mirror has one row of a key. The source may have two for a while: a batch may end where a row that moves is inserted
+and not deleted yet. The mirror keeps one of them. A delete says not which one, so of each key that a batch deletes and
+does not upsert, the row that the source has at the batch's end is upserted. A batch that upserts a key twice is
+refused. None of this is needed where the source's own keys make sure that a key has one row.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -39,9 +41,11 @@ from deltacompact.base import compute as pc
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import columns_shown
 from deltacompact.catalog.delta_stream_table import DeltaStreamTable
+from deltacompact.change_feed.batch_keys import DELETES, UPSERTS, BatchKeys, RowsAtEnd
 from deltacompact.change_feed.bookmark import ALL_ROWS, Bookmark, check_batch
-from deltacompact.change_feed.columns import CHANGE_COLUMNS, ChangeType
-from deltacompact.change_feed.upserted_keys import UPSERTS, UpsertedKeys
+from deltacompact.change_feed.changes import branch_batch, stream_batch
+from deltacompact.change_feed.columns import CHANGE_COLUMNS
+from deltacompact.change_feed.request import ChangesOptions, ChangesRequest, narrowed
 from deltacompact.reading.selection import named_columns
 
 if TYPE_CHECKING:
@@ -49,7 +53,6 @@ if TYPE_CHECKING:
     from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 
 _CHANGE = CHANGE_COLUMNS.field(0).name
-_DELETES = [str(ChangeType.DELETE)]
 
 
 def mirror(
@@ -96,7 +99,8 @@ def mirror(
 
     if not _is_unique(source, sink.key):
         again = partial(source.changes, bookmark=bookmark, **asked)
-        reader = _with_unique_keys(reader, sink.key, again, partial(_twice, source.table_id, into.table_id))
+        at_end = partial(_rows_at_end, source, table, known, asked)
+        reader = _one_row_of_each(reader, sink.key, again, at_end, partial(_twice, source.table_id, into.table_id))
     rows = sink.append(reader, token, check) if columns else 0
     if isinstance(source, DeltaStreamTable):
         source.commit_bookmark(bookmark, known, target, terms)
@@ -143,7 +147,7 @@ class _StreamMirror:
             token,
             operation_column=_CHANGE,
             upsert_values=UPSERTS,
-            delete_values=_DELETES,
+            delete_values=DELETES,
             partition_by=self.table.partition_keys,
         )
         return rows
@@ -177,7 +181,7 @@ class _Branch:
             for batch in changes:
                 rows += batch.num_rows
                 table = pa.Table.from_batches([batch])
-                upserts, deletes = (table.filter(_is(kinds)).select(columns) for kinds in (UPSERTS, _DELETES))
+                upserts, deletes = (table.filter(_is(kinds)).select(columns) for kinds in (UPSERTS, DELETES))
                 yield KeyedRows(upserts, deletes)
 
         commit_row_delta(self.table, batch(), columns, token, check)
@@ -187,7 +191,7 @@ class _Branch:
 def _cleared(changes: pa.RecordBatch, sorts: set[str]) -> pa.RecordBatch:
     """Deletes of all keys without sort values: they clear whatever the mirror has."""
     columns = {field.name: changes[field.name] for field in changes.schema}
-    columns[_CHANGE] = pa.array(_DELETES * changes.num_rows, changes.schema.field(_CHANGE).type)
+    columns[_CHANGE] = pa.array(DELETES * changes.num_rows, changes.schema.field(_CHANGE).type)
     columns |= {name: pa.nulls(changes.num_rows, columns[name].type) for name in sorts}
     return pa.RecordBatch.from_pydict(columns, schema=changes.schema)
 
@@ -202,23 +206,48 @@ def _is_unique(source: DeltaStreamTable | IcebergCatalogTable, key: Sequence[str
     return keys is not None and {*keys.primary, *source.partition_keys} <= {*key}
 
 
-def _with_unique_keys(
+def _one_row_of_each(
     changes: pa.RecordBatchReader,
     key: Sequence[str],
     again: Callable[[], Iterable[pa.RecordBatch]],
+    at_end: RowsAtEnd,
     refuse: Callable[[str], InputError],
 ) -> pa.RecordBatchReader:
-    """The same changes. Their end raises what `refuse` makes of a key that is upserted twice."""
+    """The same changes, and then the rows that the source has left of deleted keys.
+
+    Their end raises what `refuse` makes of a key that is upserted twice.
+    """
 
     def batches() -> Iterator[pa.RecordBatch]:
-        with UpsertedKeys.of(key) as keys:
+        with BatchKeys.of(key) as keys:
             for batch in changes:
                 keys.add(batch)
                 yield batch
+            for left in keys.left(at_end):
+                keys.add(left)
+                yield left
             if (twice := keys.repeated(again)) is not None:
                 raise refuse(twice)
 
     return pa.RecordBatchReader.from_batches(changes.schema, batches())
+
+
+def _rows_at_end(
+    source: DeltaStreamTable | IcebergCatalogTable,
+    table: IcebergTable | None,
+    batch: Bookmark[Any],
+    asked: Mapping[str, Any],
+    columns: Sequence[str] | None,
+    wanted: pc.Expression | None,
+) -> pa.RecordBatchReader:
+    """The rows at the end of a batch, for which `wanted` is true: a batch that is repeated finds the same."""
+    request = ChangesRequest(**{name: asked[name] for name in ChangesOptions.__annotations__ if name in asked})
+    where = request.where if wanted is None else narrowed(request.where, wanted)
+    request = replace(request, per_commit=False, columns=columns or request.columns, where=where)
+    if isinstance(source, DeltaStreamTable):
+        return stream_batch(source._catalog, source.table_id, batch, request, at_end=True)
+    assert table is not None
+    return branch_batch(table, asked.get("branch", "main"), batch, request, at_end=True)
 
 
 def _twice(table_id: str, into_id: str, key: str) -> InputError:

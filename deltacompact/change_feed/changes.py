@@ -7,6 +7,7 @@ changes(prod, "db.orders", "2026-11-22", per_commit=True)    of each commit sinc
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -61,12 +62,12 @@ def stream_changes(
 
 
 def stream_batch(
-    catalog: Streams, table_id: str, bookmark: StreamBookmark, asked: ChangesRequest
+    catalog: Streams, table_id: str, bookmark: StreamBookmark, asked: ChangesRequest, *, at_end: bool = False
 ) -> pa.RecordBatchReader:
     """The changes of the batch that a consumer was given, the same each time. No batch: no changes.
 
     A batch may go back, by an end that a consumer names: what came since then goes, of a partition that was not there
-    all rows.
+    all rows. `at_end`: all rows at the end instead, as inserts with the same columns.
     """
     from deltacompact.change_feed.delta_streams import StreamRange, columns_of, since_version
     from deltacompact.change_feed.stream_bookmarks import state_of
@@ -88,17 +89,21 @@ def stream_batch(
 
     ranges = side_by_side(list(dict.fromkeys([*following, *done])), range_of, catalog.at_once)
     columns = columns_of(catalog.remembered_table(table_id), ranges, asked)
+    if at_end:
+        ranges = [replace(range_, begin=genesis_state()) for range_ in ranges]
     return changes_of(table_id, ranges, columns, asked)
 
 
 def branch_batch(
-    table: IcebergTable, branch: str, bookmark: Bookmark[int], asked: ChangesRequest
+    table: IcebergTable, branch: str, bookmark: Bookmark[int], asked: ChangesRequest, *, at_end: bool = False
 ) -> pa.RecordBatchReader:
     """As `stream_batch`, for a branch."""
     from deltacompact.change_feed.iceberg import SnapshotRange
 
     end = bookmark.next or bookmark.done
     found = SnapshotRange.of(table, branch, bookmark.done, end, asked.bounded())
+    if at_end:
+        found = replace(found, begin=None, path=())
     return changes_of(table.metadata.table_id, [found], found.columns, asked)
 
 

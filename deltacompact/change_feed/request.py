@@ -26,7 +26,7 @@ from deltacompact.change_feed.row_digests import digestible
 from deltacompact.change_feed.steps import ChangeStep
 from deltacompact.planning.sizing import TASK_BASE_BYTES
 from deltacompact.planning.within_memory import within_memory
-from deltacompact.reading.selection import Selected, named_columns
+from deltacompact.reading.selection import Selected, expression_of, named_columns
 from deltacompact.tabular import partition_texts
 
 
@@ -136,6 +136,17 @@ def _feed(table_id: str, range_: ChangeRange, whole: pa.Schema, selected: Select
     read = {*selected.needed.names, *key}
     needed = pa.schema([column for column in whole if column.name in read])
     return Feed(replace(selected, needed=needed), tuple(key), asked.before, asked.held())
+
+
+def narrowed(where: Any, wanted: pc.Expression) -> Callable[[pa.Schema], pc.Expression]:
+    """A filter, of any form, and this expression, too."""
+
+    def both(columns: pa.Schema) -> pc.Expression:
+        asked = text_filter(where) if isinstance(where, str) else where
+        found = expression_of(asked(columns) if callable(asked) else asked)
+        return wanted if found is None else found & wanted
+
+    return both
 
 
 def text_filter(where: str) -> Callable[[pa.Schema], pc.Expression]:

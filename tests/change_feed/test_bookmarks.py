@@ -20,7 +20,7 @@ from deltacompact import ConflictError, DeltaStreamCatalog, InputError, NotFound
 from deltacompact.base.errors import OutcomeUnknownError
 from deltacompact.catalog.mirror import mirror
 from deltacompact.change_events import events
-from deltacompact.change_feed import branch_bookmarks, stream_bookmarks, upserted_keys
+from deltacompact.change_feed import batch_keys, branch_bookmarks, stream_bookmarks
 from deltacompact.iceberg.table.pyiceberg_door import (
     CommitRefusedError,
     CommitThrottledError,
@@ -925,7 +925,7 @@ def test_a_mirror_on_the_command_line(tmp_path, capsys):
 @pytest.mark.parametrize("keys_max", [1 << 22, 16])
 def test_a_mirror_sees_that_its_source_has_a_key_twice(tmp_path, monkeypatch, keys_max):
     """It had one row of the two, and lost that with the first that was deleted."""
-    monkeypatch.setattr(upserted_keys, "KEYS_MAX", keys_max)
+    monkeypatch.setattr(batch_keys, "KEYS_MAX", keys_max)
     catalog = deltacompact.open_catalog(tmp_path)
     source = catalog.create_table("source", ["day"], ["id"])
     by_id, by_both = (catalog.create_table(f"by_{len(key)}", [], key) for key in (["id"], ["id", "day"]))
@@ -956,6 +956,66 @@ def test_a_mirror_takes_a_row_that_moved_in_its_source_for_one_row(tmp_path, mon
     assert mirror(source, copy, "m") == 2
     expected = [(1, then, 5), (2, first, 7), (3, then, 7)]
     assert sorted((row["id"], row["day"], row["at"]) for row in copy.read().to_pylist()) == expected
+
+
+@pytest.mark.parametrize("into", ["stream", "sorted", "branch"])
+@pytest.mark.parametrize(("first", "then"), [("mon", "tue"), ("tue", "mon")])
+def test_a_mirror_keeps_a_row_whose_insert_came_in_an_earlier_batch_than_its_delete(tmp_path, into, first, then):
+    """One append commits its partitions side by side, so a batch may end between them: the delete won, for ever."""
+    catalog = deltacompact.open_catalog(tmp_path / "streams")
+    source = catalog.create_table("source", ["day"], ["id"])
+    if into == "branch":
+        target = iceberg_mirror(Lake(tmp_path / "lake", "mirrors"))
+    else:
+        target = catalog.create_table("copy", [], ["id"], ["at"] if into == "sorted" else [])
+    asked = {"columns": ["id"]} if into == "branch" else {}
+    for day, at in ((first, 7), (then, 5)):
+        source.append(pa.table({"id": [1], "at": [at], "day": [day]}), {"day": day})
+        assert mirror(source, target, "m", from_="1970-01-01", **asked) == 1
+    source.append(pa.table({"id": [1]}), {"day": first}, "delete")
+    assert mirror(source, target, "m", **asked) == 2
+    assert [row["id"] for row in target.read().to_pylist()] == [1]
+    assert into == "branch" or copy_of(target) == copy_of(source)
+    source.append(pa.table({"id": [1]}), {"day": then}, "delete")
+    assert mirror(source, target, "m", **asked) == 1 and target.read().num_rows == 0
+
+
+def copy_of(table):
+    return sorted(map(str, table.read(columns=["id", "at", "day"]).to_pylist()))
+
+
+def test_a_mirror_refuses_a_delete_that_leaves_two_rows_of_its_key(tmp_path):
+    catalog = deltacompact.open_catalog(tmp_path)
+    source, copy = catalog.create_table("source", ["day"], ["id"]), catalog.create_table("copy", [], ["id"])
+    for day in ("mon", "tue", "wed"):
+        source.append(pa.table({"id": [1], "day": [day]}), {"day": day})
+        mirror(source, copy, "m", from_="1970-01-01")
+    source.append(pa.table({"id": [1]}), {"day": "wed"}, "delete")
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"^key id=1 of 'copy' is that of several rows of 'source'"):
+            mirror(source, copy, "m")
+    assert copy.read()["day"].to_pylist() == ["wed"]
+
+
+@pytest.mark.parametrize("few", [1 << 14, 0])
+@pytest.mark.parametrize("keys_max", [1 << 22, 16])
+def test_what_deletes_of_many_keys_leave_is_found_part_by_part(tmp_path, monkeypatch, keys_max, few):
+    monkeypatch.setattr(batch_keys, "KEYS_MAX", keys_max)
+    monkeypatch.setattr(batch_keys, "FEW_KEYS", few)
+    catalog = deltacompact.open_catalog(tmp_path)
+    key = ["id", "name", "x"]
+    source, copy = catalog.create_table("source", ["day"], key), catalog.create_table("copy", [], key)
+    named = {"name": [f"n{number % 7}" for number in range(100)], "x": [0.0, -0.5] * 50}
+    for day in ("mon", "tue"):
+        source.append(pa.table({"id": range(100), **named, "at": [1] * 100, "day": [day] * 100}), {"day": day})
+        mirror(source, copy, "m", from_="1970-01-01")
+    source.append(pa.table({"id": range(100), **named}), {"day": "mon"}, "delete")
+    source.append(
+        pa.table({"id": range(90, 100), **named} | {k: v[90:] for k, v in named.items()}), {"day": "tue"}, "delete"
+    )
+    assert mirror(source, copy, "m") == 200
+    assert sorted(map(str, copy.read().to_pylist())) == sorted(map(str, source.read().to_pylist()))
+    assert copy.read().num_rows == 90
 
 
 @pytest.mark.parametrize("into", ["stream", "branch"])

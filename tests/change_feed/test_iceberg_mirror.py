@@ -316,6 +316,19 @@ def test_an_iceberg_table_is_mirrored_to_another_on_the_command_line(tmp_path, m
     assert cli.run(words) == 0 and rows(into) == [(1, "tue", "3.0"), (2, "mon", "2.0")]
 
 
+@pytest.mark.parametrize("where", [None, "day <> 'tue'"])
+def test_a_row_that_moved_in_an_iceberg_table_by_two_batches_stays_in_its_mirror(lake, where):
+    """Its insert was in the first, its delete in the second."""
+    lake.create("ns.t", COLUMNS, partition_spec=SPECS["by day"])
+    source, into = deltacompact.open_catalog(lake.catalog).table("ns.t"), target(lake)
+    for day in ("mon", "tue"):
+        lake.append("ns.t", [{"id": 1, "day": day, "x": 1.0}])
+        mirror(source, into, "b", where=where, **BEGIN)
+    lake.delete_by_key("ns.t", {"id": [1]}, ("mon",))
+    mirror(source, into, "b", where=where)
+    assert rows(source) == [(1, "tue", "1.0")] and rows(into) == ([] if where else rows(source))
+
+
 @pytest.mark.parametrize("version", [2, 3])
 def test_spark_reads_a_mirror(source, spark_lake, version):
     put(source, (1, "mon", 1.0), (2, "mon", 2.0), (3, None, None))
