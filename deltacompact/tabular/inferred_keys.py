@@ -9,19 +9,20 @@ Sort keys that are texts are read in an order that their source means: as a text
     "2026-11-29T10:00:00Z"  "2026-11-29T11:00:00.5+01:00"     timestamp[us, UTC]; in JSON lines, as other times, no zone
     "1.9"  "1.10"                                             texts: nobody knows more
 
-Columns that the table knows are read as it knows them.
+Columns that the table knows are read as it knows them. Of columns that an append brings, all its files are looked at.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
 from deltacompact.base import compute as pc
 from deltacompact.base.errors import InputError
-from deltacompact.tabular import column_types
+from deltacompact.tabular import column_types, schemas
 from deltacompact.tabular.text_types import time_type
 
 _PADDED = r"^[-+]?0[0-9]|^[^eE]*\.[0-9]+0$"
@@ -51,19 +52,37 @@ def types_in_json(table: pa.Table, keys: Iterable[str], sorts: Iterable[str]) ->
     return texts + [pa.field(name, type_) for name, type_ in types.items() if type_ != table[name].type]
 
 
-def check_texts(texts: pa.Table, values: pa.Table, path: str) -> None:
-    """Raise InputError naming a key of CSV whose value another text has too, or may have."""
-    for name in texts.column_names:
-        text, value = texts[name].combine_chunks(), values[name].combine_chunks()
-        row = _first(pc.match_substring_regex(text, pattern=_PADDED)) if column_types.is_number(value.type) else None
-        if row is None:
-            row = _repeated(text, value)
-        if row is not None:
-            raise InputError(
-                f"{path}, row {row + 1:,}: key {text[row].as_py()!r} in column {name!r} is read as "
-                f"{value[row].as_py()}, as other texts are, and rows of one key are one row: declare the column when "
-                f'you create the table (--columns "{name} string", or the type that the texts mean)'
-            )
+@dataclass(frozen=True, slots=True)
+class KeyTexts:
+    """What the CSV files of one append say for keys. `known`: the columns that have had types before it."""
+
+    known: frozenset[str]
+    _said: dict[str, pa.Table] = field(default_factory=dict)
+    """Texts and values of earlier files. Whole numbers are left out: each text tells by itself that others mean it."""
+
+    @staticmethod
+    def of(known: pa.Schema | None) -> KeyTexts:
+        return KeyTexts(frozenset(schemas.known_types(known)))
+
+    def check(self, texts: pa.Table, values: pa.Table, path: str) -> None:
+        """Raise InputError naming a key whose value another text has too, or may have, in this file or an earlier."""
+        for name in texts.column_names:
+            said, first = pa.table({"text": texts[name], "value": values[name]}), 0
+            type_ = said["value"].type
+            if (earlier := self._said.get(name)) is not None and earlier.schema == said.schema:
+                said, first = pa.concat_tables([earlier, said]), earlier.num_rows
+            text, value = (column.combine_chunks() for column in said.columns)
+            row = _first(pc.match_substring_regex(text, pattern=_PADDED)) if column_types.is_number(type_) else None
+            if row is None:
+                row = _repeated(text, value)
+            if row is not None:
+                raise InputError(
+                    f"{path}, row {row - first + 1:,}: key {text[row].as_py()!r} in column {name!r} is read as "
+                    f"{value[row].as_py()}, as other texts are, and rows of one key are one row: declare the column "
+                    f'when you create the table (--columns "{name} string", or the type that the texts mean)'
+                )
+            if not pa.types.is_integer(type_):
+                self._said[name] = said.group_by(said.column_names).aggregate([])
 
 
 def _first(found: pa.BooleanArray) -> int | None:

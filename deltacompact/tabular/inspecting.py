@@ -58,11 +58,12 @@ def inspect(
     sorts: Sequence[str] = (),
     exact: Iterable[str] = (),
     decoded: bool = False,
+    texts: inferred_keys.KeyTexts | None = None,
 ) -> DataFile:
     """Schema, rows and bytes of a file (number 0). `known` gives types to columns of CSV and JSON.
 
     Nulls are counted in the columns `keys`. Raises InputError for text with inexact numbers in the columns `exact`, or
-    with `keys` whose texts become one. Texts of sort keys in `sorts` get the type that they mean.
+    with `keys` whose texts become one, `texts` of other files included. Sort keys in `sorts` get the types they mean.
     With `partition`, the file's partition columns are checked against its values. A file that is not managed gets a
     stamp; with `hashed`, the stamp has all that later readers need, and the file must not change meanwhile. With
     `decoded`, all rows of a local file are decoded, except Parquet pages that are known to decode.
@@ -75,7 +76,7 @@ def inspect(
             if hashed and content_type in UNTYPED and not parquet_read.is_near(source):
                 source = pa.BufferReader(source.read_buffer())  # download once, to parse and to hash
             with _contradicted(file_store, name, content_type):
-                file = _described(source, path, content_type, known, partition, keys, sorts, exact)
+                file = _described(source, path, content_type, known, partition, keys, sorts, exact, texts)
             decodes = content_type in UNTYPED or _decodes(source, file, decoded)
             to_hash = source if hashed and (stat.etag is None or content_type in UNTYPED) else None
             stamp = None if managed else stamps.stamp_of(stat, to_hash)
@@ -137,6 +138,7 @@ def _described(
     keys: Sequence[str],
     sorts: Sequence[str],
     exact: Iterable[str],
+    texts: inferred_keys.KeyTexts | None,
 ) -> DataFile:
     """What an opened file tells of itself."""
     parquet = None
@@ -161,7 +163,7 @@ def _described(
             table = _text(source, path, content_type, known, keys, sorts, exact)
             file = _of_text(table, path, content_type, partition, keys, exact)
             if content_type is ContentType.CSV:
-                _check_texts(source, table, path, known, keys)
+                _check_texts(source, table, path, keys, texts or inferred_keys.KeyTexts.of(known))
             return file
     schemas.check_columns(file.schema, path)
     return _with_measures(source, file, parquet, partition, keys)
@@ -200,13 +202,14 @@ def _text(
 
 
 def _check_texts(
-    source: pa.NativeFile, table: pa.Table, path: str, known: pa.Schema | None, keys: Sequence[str]
+    source: pa.NativeFile, table: pa.Table, path: str, keys: Sequence[str], texts: inferred_keys.KeyTexts
 ) -> None:
     """Refuse keys of CSV whose types the parser found, if other texts have the same values."""
-    guessed = [name for name in keys if name in _guessed(table, known) and not pa.types.is_string(table[name].type)]
+    new = {*table.column_names}.difference(texts.known)
+    guessed = [name for name in keys if name in new and not pa.types.is_string(table[name].type)]
     if guessed and table.num_rows:
         as_texts = pa.schema([(name, pa.string()) for name in guessed])
-        inferred_keys.check_texts(read_text(source, path, ContentType.CSV, as_texts, guessed), table, path)
+        texts.check(read_text(source, path, ContentType.CSV, as_texts, guessed), table, path)
 
 
 def _guessed(table: pa.Table, known: pa.Schema | None) -> set[str]:

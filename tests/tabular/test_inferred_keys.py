@@ -60,6 +60,22 @@ def test_keys_of_csv_that_only_one_text_says_are_taken(catalog, tmp_path, option
     assert catalog.read("t").num_rows == len(values)
 
 
+@OPTIONS
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("7", "007"), ("1.1", "1.10"), ("true", "TRUE"), ("2026-11-29 00:00:00", "2026-11-29")],
+)
+def test_keys_of_csv_are_looked_at_in_all_files_of_an_append(catalog, tmp_path, options, first, second):
+    """The types of the first file counted as known, and two keys became one row."""
+    catalog.create_table("t", primary_keys=["id"])
+    files = [written(tmp_path / f"{n}.csv", *changes("id", value)) for n, value in enumerate([first, second])]
+    with pytest.raises(InputError, match=rf"1\.csv, row 1: key '{second}' in column 'id' is read as .*--columns"):
+        catalog.append_files("t", files, **options)
+    again = written(tmp_path / "2.csv", *changes("id", first))
+    catalog.append_files("t", [files[0], again], **options)
+    assert catalog.read("t").num_rows == 1
+
+
 def test_what_a_table_knows_as_numbers_goes_on(catalog, tmp_path):
     catalog.create_table("t", primary_keys=["id"], columns="id long")
     catalog.append_files("t", written(tmp_path / "a.csv", *changes("id", "007", "7")))

@@ -47,6 +47,7 @@ from deltacompact.tabular import files, formats, inspecting, partition_texts, sc
 from deltacompact.tabular.avro_files import read_avro
 from deltacompact.tabular.damage import naming
 from deltacompact.tabular.file_text import whole_text
+from deltacompact.tabular.inferred_keys import KeyTexts
 
 if TYPE_CHECKING:
     from deltacompact.delta_streams.streams import Streams
@@ -165,8 +166,9 @@ class ChangesWriter:
     def _events_of(self, sources: Iterable[str], content_type: ContentType | None) -> Iterator[Events]:
         """The events of files. Text takes the types that earlier files have."""
         known, keys = self._known_types(), self._table.keys
+        texts = KeyTexts.of(known)
         for source in sources:
-            for table, origin in self._read(source, content_type, known):
+            for table, origin in self._read(source, content_type, known, texts):
                 yield (events := self._events(table, origin, known))
                 for schema in events.schemas:
                     known = schemas.with_types(known, schema, keys.columns if keys else ())
@@ -200,7 +202,7 @@ class ChangesWriter:
         return events
 
     def _read(
-        self, source: str, content_type: ContentType | None, known: pa.Schema
+        self, source: str, content_type: ContentType | None, known: pa.Schema, texts: KeyTexts
     ) -> Iterator[tuple[pa.Table, Origin]]:
         uri = as_uri(source if is_uri(source) else os.path.abspath(source))
         says, keys = self._options.says_operation, self._table.keys
@@ -221,7 +223,15 @@ class ChangesWriter:
         named = [name for name in (keys.primary if keys else ()) if name not in in_partition]
         sorts = [sort.name for sort in (keys.sort if keys else ()) if sort.name not in in_partition]
         inspected = partial(
-            inspecting.inspect, self._catalog.store, uri, format_, managed=False, exact=exact, keys=named, sorts=sorts
+            inspecting.inspect,
+            self._catalog.store,
+            uri,
+            format_,
+            managed=False,
+            exact=exact,
+            keys=named,
+            sorts=sorts,
+            texts=texts,
         )
         file = inspected(known)
         if names := self._known_of_table().texts_of(file):

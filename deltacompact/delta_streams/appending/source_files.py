@@ -25,18 +25,20 @@ from deltacompact.storage.identity import is_uri
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import as_uri, copy_into
 from deltacompact.tabular import formats, stamps
+from deltacompact.tabular.inferred_keys import KeyTexts
 from deltacompact.tabular.inspecting import inspect
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFiles:
-    """Takes files into one partition stream. `reference`: they stay where they are."""
+    """Takes files into one partition stream. `reference`: they stay where they are. `texts`: of their keys in CSV."""
 
     store: ObjectStore
     paths: StreamPaths
     partition: Partition
     keys: TableKeys | None
     reference: bool
+    texts: KeyTexts
 
     def inspected(self, source: str, content_type: ContentType | None, types: pa.Schema | None) -> DataFile:
         """The description of a file. Text takes these types. Raises InputError for a file that cannot be read."""
@@ -78,6 +80,7 @@ class SourceFiles:
             sorts=[sort.name for sort in self.keys.sort if sort.name not in self.partition.names] if self.keys else (),
             exact=self.keys.columns if self.keys else (),
             decoded=True,
+            texts=self.texts,
         )
 
 

@@ -46,6 +46,7 @@ from deltacompact.delta_streams.paths import TablePaths
 from deltacompact.delta_streams.table_documents import is_destination
 from deltacompact.storage.certain_put import telling_interrupts
 from deltacompact.tabular import formats, schemas
+from deltacompact.tabular.inferred_keys import KeyTexts
 from deltacompact.tabular.row_groups import WriteOptions
 
 if TYPE_CHECKING:
@@ -106,8 +107,8 @@ class StreamWriter:
             return known[0]
         kinds = {content_type or formats.content_type_of(source) for source in sources}
         is_text = not kinds.isdisjoint(formats.UNTYPED)
-        files = SourceFiles(self._store, self._paths, self._partition, keys, reference)
         types, inspected, names = self.fit.known_types() if is_text else None, list[DataFile](), distinct_names(sources)
+        files = SourceFiles(self._store, self._paths, self._partition, keys, reference, KeyTexts.of(types))
         # The types of a text are those of the texts before. Of Parquet footers are enough, others may be fetched whole.
         ahead = names if kinds == {ContentType.PARQUET} else []
         typed = side_by_side(ahead, lambda name: files.inspected(name, content_type, None), self._files_at_once)
