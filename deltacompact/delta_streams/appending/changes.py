@@ -322,7 +322,9 @@ class ChangesWriter:
     def _commit(self, part: _PartitionRows) -> tuple[Partition, tuple[Delta, ...]]:
         if not part.is_known:
             return part.partition, part.writer.commit_files(part.deltas, self._terms, self._begun_s, part.called)
-        known = part.writer.committed_by(self._terms.token, tuple(kind for kind, _ in part.deltas))
+        # The token of a net change names the change. Another release may divide it into other operations.
+        kinds = tuple(kind for kind, _ in part.deltas) if self._options.in_order else None
+        known = part.writer.committed_by(self._terms.token, kinds)
         if known is None:
             raise ConflictError(f"partition {part.partition}: the log forgot token {self._terms.token}: append again")
         return part.partition, known

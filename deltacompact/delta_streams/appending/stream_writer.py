@@ -274,8 +274,8 @@ class StreamWriter:
     ) -> tuple[Delta, ...] | None:
         """The deltas that the token committed before: their data need not be written again. None: the token is new.
 
-        `kinds` None: the operations are not known, because nothing is read yet. Raises InputError if the token stands
-        for other operations.
+        `kinds` None: the operations are not known, because nothing is read yet, or do not count. Raises InputError if
+        the token stands for other operations.
         """
         log = self._catalog.log(self._table_id, self._partition)
         if token is None or not log.exists():
