@@ -8,6 +8,7 @@ a document of a failed job run's id  the job run is run again, with this documen
 a document that cannot be read       dead letter: any error while it is read refuses this message alone
 the state does not answer            released: the message comes again, later each time. The dispatcher receives nothing
                                      until the state has taken a sign of life: messages that come too often die
+the queue does not take an answer    the message comes again, and holds up no other
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ import logging
 import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from deltacompact.base.errors import CorruptionError, DeltaCompactError, InputError, NotFoundError
+from deltacompact.base.errors import BucketMissingError, CorruptionError, DeltaCompactError, InputError, NotFoundError
 from deltacompact.base.wording import one_line
 from sessions.base.ids import job_run_id_of
 from sessions.base.model import JobRun, JobRunState
@@ -34,10 +35,6 @@ from sessions.records.trigger_ends import remember_end
 
 _LOG = logging.getLogger("sessions")
 _RELEASED_FOR_MIN_S = 1.0
-
-
-class _Unburied(InputError):
-    """The queue did not take a dead letter: the state has nothing to do with it."""
 
 
 class Intake:
@@ -57,8 +54,6 @@ class Intake:
         try:
             return self._accepted_or_buried(message)
         except DeltaCompactError as error:
-            if not isinstance(error, _Unburied | CorruptionError):  # one damaged record holds up nobody else
-                self.refused_s = time.monotonic()
             self._put_off(message, error)
         except Exception as error:  # a fault of ours: it must not hold up other messages
             _LOG.error("message %s could not be dealt with", message.id, exc_info=True)
@@ -108,14 +103,26 @@ class Intake:
             message=message.id,
             desired_sla_s=instruction.desired_sla,
         )
-        accepted = self._state.accept(run) or self._runs_again(message, job_run_id, document)
-        if not accepted and self._state.job_run(job_run_id).value.document != document:
+        with self._asking_the_state():
+            accepted = self._state.accept(run) or self._runs_again(message, job_run_id, document)
+            taken = not accepted and self._state.job_run(job_run_id).value.document != document
+        if taken:
             said = f"job run {job_run_id} was accepted with another document"
             self._bury(message, DeadReason.JOB_RUN_ID_TAKEN, "job_run_id", said)
             return None
         self._queue.acknowledge(message)
         _LOG.info("job run %s: %s", job_run_id, "accepted" if accepted else "was accepted before")
         return job_run_id if accepted else None
+
+    @contextlib.contextmanager
+    def _asking_the_state(self) -> Iterator[None]:
+        """Remember when the state refuses. A record that is damaged, or gone by now, holds up no other message."""
+        try:
+            yield
+        except DeltaCompactError as error:
+            if isinstance(error, BucketMissingError) or not isinstance(error, CorruptionError | NotFoundError):
+                self.refused_s = time.monotonic()
+            raise
 
     def _runs_again(self, message: Message, job_run_id: str, document: dict[str, Any]) -> bool:
         """Whether this is a new submission of a job run that has failed or was cancelled."""
@@ -127,7 +134,7 @@ class Intake:
         try:
             self._queue.dead_letter(message, reason, field, text)
         except DeltaCompactError as error:
-            raise _Unburied(f"{text}; and it cannot become a dead letter: {one_line(error)}") from error
+            raise InputError(f"{text}; and it cannot become a dead letter: {one_line(error)}") from error
         _LOG.warning("message %s is a dead letter (%s): %s", message.id, reason, text)
 
     def _put_off(self, message: Message, error: Exception) -> None:

@@ -22,8 +22,8 @@ from sessions.base.settings import DEFAULTS
 VISIBILITY_S = DEFAULTS.visibility_s
 """How long a received message is hidden from others. Accepting it takes a fraction of that."""
 
-PUT_OFF_MAX_S = 60.0
-"""Nobody releases a message for longer."""
+PUT_OFF_MAX_S = 900.0
+"""Nobody releases a message for longer. So the 20 deliveries after which a message dies take hours."""
 
 
 class RefusedMessage(InputError):

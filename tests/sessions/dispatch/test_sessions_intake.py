@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import random
 from collections import Counter
 from dataclasses import replace
 from unittest.mock import Mock
@@ -11,7 +13,7 @@ import pytest
 from sessions_clock import clock  # noqa: F401
 from stores import Crash, FailsAt, InterceptedStore
 
-from deltacompact.base.errors import StoreError
+from deltacompact.base.errors import BucketMissingError, InputError, NotFoundError, StoreError
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.model import JobRunState
 from sessions.cli import run
@@ -92,6 +94,48 @@ def test_whatever_fails_nothing_is_lost_and_nothing_is_accepted_twice(queue, clo
             break
         at += 1
     assert at >= 4 and max(accepted.values()) == 1
+
+
+def refused_s(queue, intake):
+    """When the state last refused, once all messages that are there have been dealt with."""
+    for message in queue.receive(10, 0):
+        intake.take(message)
+    return intake.refused_s
+
+
+@pytest.mark.parametrize("refused", [StoreError("503"), InputError("no access"), BucketMissingError("no bucket")])
+def test_only_refusals_of_the_state_keep_the_dispatcher_from_receiving(queue, clock, monkeypatch, refused):
+    state = StateStore(MemoryStore())
+    intake = Intake(queue, state, AllowList(()))
+    queue.send(json.dumps(DOCUMENT))
+    with monkeypatch.context() as down:
+        down.setattr(queue, "acknowledge", Mock(side_effect=refused))
+        assert refused_s(queue, intake) == -math.inf, "the queue refused"
+    clock.now_s += 70
+    with monkeypatch.context() as expired:
+        expired.setattr(state, "job_run", Mock(side_effect=NotFoundError("it was removed meanwhile")))
+        assert refused_s(queue, intake) == -math.inf, "one record is missing"
+    clock.now_s += 70
+    with monkeypatch.context() as down:
+        down.setattr(state, "job_run", Mock(side_effect=refused))
+        assert refused_s(queue, intake) > 0
+
+
+def test_a_message_that_the_state_refuses_for_an_hour_does_not_die(queue, clock, monkeypatch):
+    """The state may take the dispatcher's signs of life, and no job runs."""
+    monkeypatch.setattr(random, "uniform", lambda least, most: (least + most) / 2)
+    state = StateStore(MemoryStore())
+    intake = Intake(queue, state, AllowList(()))
+    queue.send(json.dumps(DOCUMENT))
+    until_s = clock.now_s + 3600.0
+    with monkeypatch.context() as denied:
+        denied.setattr(state, "accept", Mock(side_effect=InputError("S3 refused access (AccessDenied)")))
+        while clock.now_s < until_s:
+            clock.now_s += 10.0
+            refused_s(queue, intake)
+    clock.now_s += 900.0
+    refused_s(queue, intake)
+    assert state.job_run("run-1") and queue.depth().is_empty and not queue.depth().dead
 
 
 def test_what_can_never_be_served_says_why(queue):
