@@ -89,8 +89,8 @@ def of_table(table: pa.Table) -> FarValues:
     """The far values of a table's rows."""
     found: list[tuple[str, int, int]] = []
     for name in ranged_columns(table.schema):
-        for chunk in table[name].chunks:
-            found += _of_array(name, chunk)
+        for path, array in leaf_arrays(name, table[name]):
+            found += _of_array(path, array)
     return merged([tuple(found)])
 
 
@@ -125,23 +125,36 @@ def of_columns(far: FarValues, names: Iterable[str]) -> FarValues:
     return tuple(leaf for leaf in far if leaf[0] in wanted)
 
 
-def _of_array(path: str, array: pa.Array) -> Iterator[tuple[str, int, int]]:
+def leaf_arrays(path: str, column: pa.ChunkedArray) -> Iterator[tuple[str, pa.Array]]:
+    """The values of the leaves of a column, chunk by chunk."""
+    for chunk in column.chunks:
+        yield from _leaf_arrays(path, chunk)
+
+
+def _leaf_arrays(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
     type_ = array.type
     if isinstance(type_, pa.BaseExtensionType):
-        yield from _of_array(path, array.storage)
+        yield from _leaf_arrays(path, array.storage)
     elif pa.types.is_dictionary(type_):
-        yield from _of_array(path, array.dictionary)
+        yield from _leaf_arrays(path, array.dictionary)
     elif pa.types.is_run_end_encoded(type_):
-        yield from _of_array(path, array.values)
+        yield from _leaf_arrays(path, array.values)
     elif pa.types.is_struct(type_):
         for field, child in zip(type_, array.flatten(), strict=True):
-            yield from _of_array(f"{path}.{field.name}", child)
+            yield from _leaf_arrays(f"{path}.{field.name}", child)
     elif pa.types.is_map(type_):
         whole = pc.list_flatten(array.cast(pa.list_(pa.struct([("key", type_.key_type), ("value", type_.item_type)]))))
-        yield from _of_array(path, whole)
+        yield from _leaf_arrays(path, whole)
     elif is_list(type_):
-        yield from _of_array(f"{path}[]", pc.list_flatten(array))
-    elif may_be_far(type_):
+        yield from _leaf_arrays(f"{path}[]", pc.list_flatten(array))
+    else:
+        yield path, array
+
+
+def _of_array(path: str, array: pa.Array) -> Iterator[tuple[str, int, int]]:
+    """The range of the far values of a leaf."""
+    type_ = array.type
+    if may_be_far(type_):
         bounds = pc.min_max(array if pa.types.is_uint64(type_) else array.view(pa.int64())).as_py()
         if bounds["min"] is not None:
             yield from _far(path, type_, bounds["min"], bounds["max"])

@@ -71,8 +71,15 @@ def _in_nanoseconds(source: pa.NativeFile, parquet: Described) -> dict[str, pa.D
 
 
 def _cuts(microseconds: pa.ChunkedArray, nanoseconds: pa.ChunkedArray) -> bool:
-    """Whether microseconds lack digits. Beyond 2262 both wrap alike, so that digits alone count."""
-    return not microseconds.cast(nanoseconds.type, safe=False).equals(nanoseconds)
+    """Whether microseconds lack digits. Beyond 2262 both wrap alike, so that digits alone count.
+
+    Only times are compared: a NaN beside them in a struct is equal to nothing.
+    """
+    leaves = (far_values.leaf_arrays("", column) for column in (microseconds, nanoseconds))
+    return any(
+        fine.type == _NANOSECONDS and not coarse.cast(_NANOSECONDS, safe=False).equals(fine)
+        for (_, coarse), (_, fine) in zip(*leaves, strict=True)
+    )
 
 
 def _far(microseconds: pa.Table) -> tuple[str, str] | None:

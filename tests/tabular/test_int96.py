@@ -74,6 +74,15 @@ def test_no_unit_holds_both():
         inspected(MemoryStore(), rows)
 
 
+def test_what_stands_beside_times_does_not_count():
+    """NaN is not equal to NaN: a unit was refused, or nanoseconds were recorded for nothing."""
+    beside = [{"at": TODAY, "x": float("nan")}, None, {"at": None, "x": 1.0}, {"at": TODAY, "x": float("nan")}]
+    rows = of(pa.array(beside, pa.struct([("at", US), ("x", pa.float64())])))
+    assert inspected(MemoryStore(), rows).schema.field("at").type.field("at").type == US
+    file = inspected(MemoryStore(), rows.append_column("until", pa.array([NEVER] * 4, US)))
+    assert file.schema.field("until").type == US
+
+
 def test_a_file_of_an_older_build_is_read_as_recorded_or_refused():
     """It recorded nanoseconds for all: digests and values of such a file must not change, and none may wrap."""
     store = MemoryStore()
