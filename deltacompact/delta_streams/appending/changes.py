@@ -194,7 +194,9 @@ class ChangesWriter:
         return Events(origin.name, rows if is_upsert else nothing, nothing if is_upsert else rows)
 
     def _in_order(self, events: Events, known: pa.Schema) -> Events:
-        """The events, with sort keys that are texts in the order of what they say."""
+        """The events, with sort keys that are texts in the order of what they say. A net change keeps its types."""
+        if not self._options.in_order:
+            return events
         keys = self._table.keys
         assert keys is not None
         events = in_their_order(events, keys, schemas.known_types(known), self._known_of_table().untyped)
