@@ -117,7 +117,7 @@ class ChangesWriter:
     def append_files(self, sources: Sequence[str], content_type: ContentType | None) -> Appended:
         """Commit the rows of files. Raises InputError, before anything is committed, naming file and row or line.
 
-        Files of one partition are not read if its log knows the token.
+        Files of one partition are not read if its log knows the token, whatever operations it stood for.
         """
         if not self._options.routed and (known := self._committed_before()) is not None:
             return Appended((known,))
