@@ -240,3 +240,14 @@ def test_sort_keys_of_events_that_stay_texts_are_said(catalog):
     catalog.create_table("events", primary_keys=["id"], sort_keys=["at"])
     rows = {"op": ["c"], "id": [1], "at": ["1.10"]}
     assert catalog.append("events", pa.table(rows), operation_column="op").compared_as_texts == ("at",)
+
+
+def test_sort_keys_whose_type_another_partition_has_are_no_texts(tmp_path):
+    """The last partition has no type. The rows are read again, and only then compared as numbers."""
+    catalog = open_catalog(tmp_path / "lake")
+    catalog.create_table("t", ["day"], ["id"], ["at"])
+    catalog.append("t", pa.table({"id": [1], "at": pa.array(["9.5"]).cast(pa.decimal128(12, 2))}), {"day": "mon"})
+    catalog.append("t", pa.table({"id": [1], "at": pa.nulls(1)}), {"day": "tue"})
+    (path := tmp_path / "a.jsonl").write_text(json.dumps({"op": "u", "day": "mon", "id": 1, "at": "10.5"}))
+    assert catalog.append_files("t", path, operation_column="op").compared_as_texts == ()
+    assert sorted(map(str, catalog.read("t")["at"].to_pylist())) == ["10.50", "None"]
