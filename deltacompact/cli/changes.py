@@ -220,15 +220,22 @@ def bookmarks(
     if name is not None:
         catalog.table(table).drop_bookmark(name)
         return answer(as_json, {"table": table, "dropped": name}, f"bookmark {name} is forgotten")
+    known = catalog.table(table).bookmarks()
     found = [
         {"name": bookmark.name, "done": _end_as_json(bookmark.done), "next": _end_as_json(bookmark.next)}
-        for bookmark in catalog.table(table).bookmarks()
+        for bookmark in known
     ]
     lines = [
-        f"{bookmark['name']}: done {bookmark['done'] or 'nothing'}, next {bookmark['next'] or 'nothing'}"
-        for bookmark in found
+        f"{bookmark.name}: done {_end_in_words(bookmark.done)}; next {_end_in_words(bookmark.next)}"
+        for bookmark in known
     ]
     answer(as_json, found, *lines or ["no bookmarks"])
+
+
+def _end_in_words(end: Any) -> str:
+    ends = end.items() if isinstance(end, dict) else ()
+    known = ", ".join(f"{partition} version {position.version} entry {position.tail}" for partition, position in ends)
+    return known or str(end or "nothing")
 
 
 def _end_as_json(end: Any) -> Any:

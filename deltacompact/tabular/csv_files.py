@@ -33,6 +33,7 @@ _NO_SUCH_DECIMAL = re.compile(
     r"Error converting ('.*') to decimal.*|The string ('.*') is not a valid decimal\d+ number)",
     re.DOTALL,
 )
+_NO_TEXT = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to [^:]+: invalid UTF8 data")
 _EMPTY_NUMBER = re.compile(r"In CSV column #\d+: .*(?:invalid value ''|Empty string cannot be converted)", re.DOTALL)
 _LINE_BREAK = re.compile(rb"\r\n|\r|\n")
 _EMPTY_LINE = re.compile(rb"(?>\r\n|\r|\n)(?=[\r\n])")
@@ -139,7 +140,7 @@ def _check_names(table: pa.Table, types: dict[str, pa.DataType], delimiter: str)
     new = [name for name in table.column_names if name not in types]
     for name, column in zip(table.column_names, table.columns, strict=True):
         if name not in types and pa.types.is_binary(column.type):
-            raise InputError(f"column {name!r} has text that is not UTF-8: save the file as UTF-8")
+            raise InputError(_not_utf8(name))
     if len(new) == table.num_columns == 1 and (other := next((sign for sign in ";|\t" if sign in new[0]), None)):
         raise InputError(
             f"its header has {other!r} and no {delimiter!r}, which divides fields: write commas, or tabs in a .tsv file"
@@ -148,8 +149,8 @@ def _check_names(table: pa.Table, types: dict[str, pa.DataType], delimiter: str)
 
 def _with_column_named(said: str, text: FileText, delimiter: str, types: Mapping[str, pa.DataType]) -> str | None:
     """What the parser says of a value that is not of its column's type, with the column's name for its number."""
-    match, of_decimal = _NO_SUCH_VALUE.fullmatch(said), _NO_SUCH_DECIMAL.fullmatch(said)
-    found = match or of_decimal
+    match, of_decimal, no_text = (kind.fullmatch(said) for kind in (_NO_SUCH_VALUE, _NO_SUCH_DECIMAL, _NO_TEXT))
+    found = match or of_decimal or no_text
     if found is None:
         return None
     header = io.BytesIO(text.header() + b"\n")
@@ -157,7 +158,13 @@ def _with_column_named(said: str, text: FileText, delimiter: str, types: Mapping
     if int(found[1]) >= len(names):  # a line break in a name
         return None
     name = names[int(found[1])]
+    if no_text:
+        return _not_utf8(name)
     return not_of_type(name, match[2], match[3]) if match else not_of_type(name, str(types[name]), found[2] or found[3])
+
+
+def _not_utf8(name: str) -> str:
+    return f"column {name!r} has text that is not UTF-8: save the file as UTF-8"
 
 
 def _has_lines(column: pa.ChunkedArray) -> bool:

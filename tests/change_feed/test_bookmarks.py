@@ -461,7 +461,7 @@ def test_on_the_command_line(tmp_path, monkeypatch, capsys):
         words = ["changes", place, T, "--bookmark", "mirror"]
         assert cli.run([*words, "--from", "1999-01-01"]) == 0 and len(capsys.readouterr().out.splitlines()) == 2
         for listing in (["bookmarks", place, T], ["bookmarks", "list", place, T]):
-            assert cli.run(listing) == 0 and capsys.readouterr().out.startswith("mirror: done nothing, next ")
+            assert cli.run(listing) == 0 and capsys.readouterr().out.startswith("mirror: done nothing; next ")
         assert cli.run([*words, "--commit"]) == 0
         assert capsys.readouterr().out == "the batch of bookmark mirror is done\n"
         assert cli.run(words) == 0 and capsys.readouterr() == ("", "nothing changed\n")

@@ -52,6 +52,13 @@ def test_a_parquet_file_by_another_name(refusal):
     assert refusal("a.csv", sink.getvalue().to_pybytes()) == "it is a Parquet file: name it .parquet"
 
 
+def test_text_of_a_known_column_that_is_no_utf8(catalog, tmp_path):
+    catalog.create_table("t", columns="id long, name string")
+    (tmp_path / "a.csv").write_bytes("id,name\n1,café\n".encode("latin-1"))
+    with pytest.raises(InputError, match="column 'name' has text that is not UTF-8: save the file"):
+        catalog.append_files("t", tmp_path / "a.csv")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [
