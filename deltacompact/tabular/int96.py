@@ -59,7 +59,11 @@ def check(
     for _, microseconds in batches(source, parquet, names, *rows, limits):
         if (far := _far(microseconds)) is not None:
             column, value = far
-            raise pa.ArrowInvalid(f"column {column!r} is timestamp[ns] in the log, which does not hold {value}")
+            raise pa.ArrowInvalid(
+                f"column {column!r} is timestamp[ns] in the log of an earlier release, which does not hold {value}: "
+                "restate the partition from its sources, of which pyarrow reads timestamps of 12 bytes (INT96) with "
+                "coerce_int96_timestamp_unit='us'"
+            )
 
 
 def _in_nanoseconds(source: pa.NativeFile, parquet: Described) -> dict[str, pa.DataType]:

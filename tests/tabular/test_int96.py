@@ -16,7 +16,7 @@ from tables import compacted_files
 from deltacompact import DeltaStreamCatalog, InputError, SchemaError, Settings, compact
 from deltacompact.base.model import ContentType, DataFile
 from deltacompact.storage.memory import MemoryStore
-from deltacompact.tabular import far_values, files, inspecting
+from deltacompact.tabular import far_values, files, inspecting, int96
 from deltacompact.tabular.far_files import with_far_values
 
 NEVER, FIRST, TODAY = datetime.datetime(9999, 12, 31), datetime.datetime(1, 1, 1), datetime.datetime(2026, 11, 22)
@@ -95,6 +95,23 @@ def test_a_file_of_an_older_build_is_read_as_recorded_or_refused():
         read(store, old, (1, 4))
     fine = of(pa.array([1001, 7], NS))
     assert read(store, inspected(store, fine)).equals(fine)
+
+
+def test_an_older_builds_table_has_a_way_out(tmp_path, monkeypatch):
+    catalog, settings = DeltaStreamCatalog(MemoryStore()), Settings(executor="local", local_threads=1)
+    table, path = catalog.create_table("t", primary_keys=["k"]), tmp_path / "x.parquet"
+    with monkeypatch.context() as older:
+        older.setattr(int96, "unit_of", lambda *_: "ns")
+        for value in (TODAY, NEVER):
+            rows = pa.table({"k": [value.year], "at": pa.array([value], US)})
+            pq.write_table(rows, path, use_deprecated_int96_timestamps=True)
+            compact("t", delta_catalog_client=catalog, settings=settings)
+            catalog.append_files("t", [path])
+    with pytest.raises(InputError, match=r"does not hold 9999-12-31: restate .* with coerce_int96_timestamp_unit='us'"):
+        compact("t", delta_catalog_client=catalog, settings=settings)
+    table.restate(pq.read_table(path, coerce_int96_timestamp_unit="us"))
+    compact("t", delta_catalog_client=catalog, settings=settings)
+    assert catalog.read("t")["at"].to_pylist() == [NEVER]
 
 
 def test_a_sentinel_is_the_greatest_sort_key_and_outlives_a_compaction(tmp_path):
