@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psutil
@@ -45,8 +45,6 @@ _OBJECT_STORE_SHARE = 0.3
 
 _IN_VAIN_FOR_S = 3600.0
 """After a wait in vain this process does not wait for as many CPUs again for this time."""
-_in_vain: dict[str, tuple[int, float]] = {}
-"""By cluster: how many CPUs did not come, and until when nobody waits for them."""
 
 
 class RayExecutor:
@@ -229,16 +227,17 @@ def _nodes_awaited(cpus_wanted: int | None, wait_s: float) -> list[RayNode]:
     """The nodes, as soon as `cpus_wanted` (None: any) are there, and after `wait_s` seconds in any case.
 
     Asks Ray for the CPUs so that the autoscaler adds nodes, then polls. The request ends with this call or this
-    process; the autoscaler removes idle nodes later. A process with many sessions waits in vain once, not in each.
+    process; the autoscaler removes idle nodes later. A process with many sessions waits in vain once, not in each:
+    then it takes as many CPUs as came, and if some of those have gone, it asks for all and waits for as many.
     """
     nodes, wanted, cluster = _nodes(), cpus_wanted or 1, ray.get_runtime_context().gcs_address
-    missed, until_s = _in_vain.get(cluster, (wanted, 0.0))
-    if _cpus(nodes) >= wanted or (nodes and wanted >= missed and time.monotonic() < until_s):
+    enough = _enough(cluster, wanted)
+    if _cpus(nodes) >= enough:
         return nodes
     request = ray.util.placement_group([{"CPU": 1}] * wanted, strategy="PACK")
     try:
         deadline_s, logged_s = time.monotonic() + wait_s, time.monotonic()
-        while (cpus := _cpus(nodes)) < wanted and time.monotonic() < deadline_s:
+        while (cpus := _cpus(nodes)) < enough and time.monotonic() < deadline_s:
             if time.monotonic() - logged_s > _LOG_EVERY_S:
                 logged_s = time.monotonic()
                 _LOG.warning("waiting for the Ray cluster: %d of %d CPUs are there", cpus, wanted)
@@ -248,9 +247,30 @@ def _nodes_awaited(cpus_wanted: int | None, wait_s: float) -> list[RayNode]:
         ray.util.remove_placement_group(request)
     if not nodes:
         raise ClusterError(f"the Ray cluster has no CPU for tasks, and none came within {wait_s:g} s (ray_wait_s)")
-    if cpus < wanted:
-        _in_vain[cluster] = wanted, time.monotonic() + _IN_VAIN_FOR_S
+    if cpus < enough:
+        _in_vain[cluster] = _WaitInVain(wanted, cpus, time.monotonic() + _IN_VAIN_FOR_S)
     return nodes
+
+
+@dataclass(frozen=True, slots=True)
+class _WaitInVain:
+    """Of so many wanted CPUs of a cluster so many came. Until `until_s` nobody waits for more."""
+
+    wanted: int
+    came: int
+    until_s: float
+
+
+_in_vain: dict[str, _WaitInVain] = {}
+"""The last one by cluster."""
+
+
+def _enough(cluster: str, wanted: int) -> int:
+    """How many CPUs are worth a wait."""
+    last = _in_vain.get(cluster)
+    if last is None or wanted < last.wanted or time.monotonic() >= last.until_s:
+        return wanted
+    return last.came
 
 
 def _nodes() -> list[RayNode]:

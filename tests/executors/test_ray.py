@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -12,6 +13,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -22,6 +24,8 @@ import deltacompact
 from deltacompact import Settings, compact
 from deltacompact.base.events import StageStarted
 from deltacompact.base.limits import LIMITS, Limits
+from deltacompact.executors import ray as ray_executor
+from deltacompact.executors.claims import RayNode
 from deltacompact.maintenance.check import check, rehash_table
 
 pytestmark = pytest.mark.processes
@@ -267,6 +271,44 @@ def compacted_with_a_node_less(catalog, ray_nodes, added, relay_nodes_min):
         rows_per_compacted_file=50_000,
     )
     return stages
+
+
+class GrowingCluster:
+    """Stands for Ray: so many CPUs are there, and `comes` more ten seconds after a request. A wait takes no time."""
+
+    def __init__(self, monkeypatch, comes):
+        self.cpus, self.comes, self.now_s, self.asked, self.due_s = 0, comes, 0.0, [], math.inf
+        context = SimpleNamespace(gcs_address="head:6379")
+        util = SimpleNamespace(placement_group=self.ask, remove_placement_group=lambda request: None)
+        monkeypatch.setattr(ray_executor, "ray", SimpleNamespace(get_runtime_context=lambda: context, util=util))
+        monkeypatch.setattr(ray_executor, "time", SimpleNamespace(monotonic=lambda: self.now_s, sleep=self.wait))
+        monkeypatch.setattr(ray_executor, "_nodes", lambda: [RayNode("n", self.cpus, 1 << 30)] if self.cpus else [])
+        monkeypatch.setattr(ray_executor, "_in_vain", {})
+
+    def ask(self, bundles, strategy):
+        self.asked.append(len(bundles))
+        self.due_s = self.now_s + 10.0
+
+    def wait(self, seconds):
+        self.now_s += seconds
+        if self.now_s >= self.due_s:
+            self.cpus, self.due_s = self.comes, math.inf
+
+    def took_s(self, wanted):
+        before_s = self.now_s
+        ray_executor._nodes_awaited(wanted, 600.0)
+        return self.now_s - before_s
+
+
+def test_a_wait_in_vain_counts_while_those_that_came_are_there(monkeypatch):
+    """After one, a process took whatever was left of the cluster for an hour, and asked for no workers."""
+    cluster = GrowingCluster(monkeypatch, comes=48)
+    assert [cluster.took_s(64), cluster.took_s(64), cluster.took_s(96)] == [600.0, 0.0, 0.0]
+    cluster.cpus = 2  # idle nodes have gone
+    assert cluster.took_s(64) == 10.0 and cluster.cpus == 48 and cluster.asked == [64, 64]
+    assert cluster.took_s(50) == 600.0, "so many may come"
+    cluster.now_s += 3600.0
+    assert cluster.took_s(64) == 600.0 and cluster.took_s(48) == 0.0
 
 
 def test_a_cluster_that_grows_is_waited_for(tmp_path, template):
