@@ -254,6 +254,6 @@ def _input_lines(groups: Iterable[Any]) -> list[str]:
 
 
 def _input_line(source: FileScanTask) -> str:
-    file, deletes = source.entry.file, len(source.deletes.all)
+    file, deletes = source.entry.file, len(source.deletes)
     may_apply = f", {counted(deletes, 'delete file')} may apply" if deletes else ""
     return f"  {file.path}  {counted(file.rows, 'row')}, {size(file.file_bytes)}{may_apply}"

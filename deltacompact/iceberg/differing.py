@@ -26,7 +26,7 @@ class _Side:
     def __init__(self, state: TableState) -> None:
         self.by_path: dict[str, ManifestEntry] = {entry.file.path: entry for entry in state.data}
         self._index = DeleteIndex(state)
-        self._keys = OncePerTuple(lambda deletes: frozenset((entry.file.key, entry.sequence) for entry in deletes))
+        self._keys = OncePerTuple(_keys)
 
     def task(self, path: str) -> FileScanTask:
         return self._index.task(self.by_path[path])
@@ -35,4 +35,8 @@ class _Side:
         """All that decides which rows of a file live. If it is equal on both sides, so are the live rows."""
         entry = self.by_path[path]
         deletes = self._index.applying_to(entry)
-        return entry.sequence, self._keys(deletes.equality), self._keys(deletes.by_position)
+        return entry.sequence, self._keys(deletes.equality), self._keys(deletes.shared), _keys(deletes.alone)
+
+
+def _keys(deletes: tuple[ManifestEntry, ...]) -> frozenset[tuple[object, int]]:
+    return frozenset((entry.file.key, entry.sequence) for entry in deletes)

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from deltacompact.base.errors import ConflictError, InputError
-from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask, OncePerTuple, each_delete
+from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask, OncePerTuple, each_delete, only_path
 from deltacompact.iceberg.table.content_files import Content, ContentFile, ManifestEntry, Spec, Status, canonical
 from deltacompact.iceberg.table.table_state import Heading, TableState
 from deltacompact.iceberg_modes.plan import ModePlan, ScanTaskGroup, Task
@@ -156,7 +156,7 @@ def source_document(source: FileScanTask, numbered: NumberedDeletes) -> dict[str
         "sequence_number": source.entry.sequence_number,
         "first_row_id": source.entry.file.first_row_id,
         "equality": numbered.runs_of(deletes.equality),
-        "positions": numbered.runs_of(deletes.positions),
+        "positions": [*numbered.runs(deletes.own), *numbered.runs_of(deletes.shared)],
         "vector": vector and vector[0][0],
     }
 
@@ -208,10 +208,15 @@ class NamedFiles:
 
     def _deletes_of(self, source: Mapping[str, Any]) -> Deletes:
         vector = source["vector"]
+        own: list[Sequence[int]] = []
+        shared: list[Sequence[int]] = []
+        for run in source["positions"]:
+            (shared if only_path(self._deletes[run[0]].file) is None else own).append(run)
         return Deletes(
             self._in_runs(source["equality"]),
-            self._in_runs(source["positions"]),
+            self._in_runs(shared),
             None if vector is None else self._deletes[vector],
+            self._in_runs(own),
         )
 
     def _in_runs(self, runs: Iterable[Sequence[int]]) -> tuple[ManifestEntry, ...]:

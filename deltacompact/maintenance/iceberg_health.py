@@ -40,9 +40,11 @@ def _rows_reached(applied: _Applied) -> Counter[_Key]:
     together: dict[int, tuple[ManifestEntry, ...]] = {}
     rows, reached = Counter[int](), Counter[_Key]()
     for data, deletes in applied:
-        for shared in (deletes.equality, deletes.by_position):
+        for shared in (deletes.equality, deletes.shared):
             together[id(shared)] = shared  # files with the same deletes share a tuple
             rows[id(shared)] += data.file.rows
+        for delete in deletes.alone:
+            reached[delete.file.key] += data.file.rows
     for place, shared in together.items():
         reached.update({delete.file.key: rows[place] for delete in shared})
     return reached
@@ -66,5 +68,5 @@ def _health(state: TableState, scope: Scope, applied: _Applied, dead_rows: int) 
         file_bytes=tuple(entry.file.file_bytes for entry, _ in applied),
         rows=rows,
         dead_rows=min(rows, dead_rows),
-        overlap=max(len(deletes.all) for _, deletes in applied),
+        overlap=max(len(deletes) for _, deletes in applied),
     )

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from deltacompact.base.model import INT64_MAX
 from deltacompact.catalog.iceberg import IcebergCatalog
+from deltacompact.iceberg.deletes.matching import each_delete
 from deltacompact.iceberg.table.content_files import Content, ContentFile
 from deltacompact.iceberg_modes.modes import mode_named
 from sessions.documents.instruction import Instruction
@@ -28,7 +29,7 @@ def branch_statistics(catalog: IcebergCatalog, asked: Instruction) -> BranchStat
         lambda: catalog.planned(mode, table, asked.options, branch), lambda: catalog.state(table, branch)
     )
     data = [source.entry.file for source in reads.inputs]
-    deletes = _distinct(entry.file for source in reads.inputs for entry in source.deletes.all)
+    deletes = _distinct(entry.file for entry in each_delete(source.deletes for source in reads.inputs))
     are_hashed = [bool(source.deletes.equality) or not reads.writes_inputs for source in reads.inputs]
     hashed = [file.rows if is_hashed else 0 for file, is_hashed in zip(data, are_hashed, strict=True)]
     written = data if reads.writes_inputs else []

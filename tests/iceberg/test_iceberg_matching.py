@@ -16,7 +16,7 @@ from deltacompact.iceberg.table.content_files import Spec, SpecField
 def applying(to, *deletes, **others):
     """The names of the deletes that apply to a data file."""
     found = DeleteIndex(state(to, *deletes, **others)).applying_to(to)
-    return [entry.file.path for entry in found.all]
+    return [entry.file.path for entry in (*found.equality, *found.by_position)]
 
 
 def useless(*entries, gone=(), written=()):

@@ -623,7 +623,7 @@ def test_a_delete_file_is_read_once_and_not_at_every_attempt(lake, monkeypatch):
     read, positions_by_path = [], following.positions_by_path
 
     def counted(store, scans, reading):
-        read.extend(Path(file.path).name for scan in scans for file in scan.positions)
+        read.extend(Path(file.path).name for scan in scans for file in (*scan.own, *scan.shared))
         return positions_by_path(store, scans, reading)
 
     monkeypatch.setattr(following, "positions_by_path", counted)

@@ -16,6 +16,7 @@ from plan_json import plan_to_json
 
 from deltacompact.base.numbers import Ordinal
 from deltacompact.iceberg.deletes.matching import DeleteIndex
+from deltacompact.iceberg.differing import differing
 from deltacompact.iceberg.live_rows import LiveReader
 from deltacompact.iceberg_modes.convert.options import ConvertOptions
 from deltacompact.iceberg_modes.convert.plan import plan_conversion
@@ -114,6 +115,27 @@ def test_many_deletes_by_position_of_one_partition_cost_no_more():
     conversion = ProposeConversion(plan.delete_paths, Converted(plan.inputs, ()))
     assert within(calls(lambda: conversion(now)))
     assert within(calls(lambda: plan_document(rewrite.plan)))
+    assert within(calls(lambda: health_of_branch(before)))
+
+
+def test_deletes_of_one_data_file_each_beside_those_of_many_cost_no_more():
+    """With its own in one tuple with the others, each data file would have all of them by itself, in memory too."""
+    own = [positions(f"own{number}", 500 + number, of=[f"d{number}"]) for number in range(100)]
+    before, now = (table(*own, *more, delete=by_position) for more in ((), [data("appended", 1001)]))
+    rewrite = rewriting(rewrite_plan(before))
+    assert within(calls(lambda: rewrite(now)))
+    assert not rewrite(now).outcome.refused
+    upsert = plan_upsert(before, UpsertOptions())
+    files = [ComparedFile(Ordinal(number), 8, 1, 1, True, None) for number in range(len(upsert.inputs))]
+    (space,) = compared_spaces(upsert, files)
+    assert within(calls(lambda: UpsertHead(now, upsert).problem_of(space)))
+    assert UpsertHead(now, upsert).problem_of(space) is None
+    plan = plan_conversion(table(by_key(DELETES), *own, delete=by_position), ConvertOptions())
+    conversion = ProposeConversion(plan.delete_paths, Converted(plan.inputs, ()))
+    assert within(calls(lambda: conversion(now)))
+    assert within(calls(lambda: differing(before, now)))
+    assert within(calls(lambda: plan_document(rewrite.plan)))
+    assert plan_from_json(plan_to_json(rewrite.plan), before) == rewrite.plan
     assert within(calls(lambda: health_of_branch(before)))
 
 

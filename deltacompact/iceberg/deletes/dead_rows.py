@@ -85,6 +85,7 @@ class PuffinVector:
 class FileScan:
     """A file scan task as a worker carries it out. Equality deletes have become numbers of key sets.
 
+    own, shared     position deletes that name this file alone, and those that may name several
     unfillable      columns (by id, with the reason) whose values we cannot fill in: the file must have them
     fills           values of columns that the file lacks: defaults and row lineage
     constants       values of columns that its partition tells
@@ -96,7 +97,8 @@ class FileScan:
     ordinal: Ordinal
     stored: StoredFile
     key_sets: tuple[int, ...] = ()
-    positions: tuple[StoredFile, ...] = ()
+    shared: tuple[StoredFile, ...] = ()
+    own: tuple[StoredFile, ...] = ()
     vector: PuffinVector | None = None
     unfillable: tuple[tuple[int, str], ...] = ()
     fills: tuple[Fill, ...] = ()
@@ -207,7 +209,7 @@ def dead_positions(
 ) -> Iterator[list[npt.NDArray[np.int64]]]:
     """Of each file, the rows that its vector or its position deletes name, maybe several times."""
     for scan, blob in begun_ahead(scans, lambda scan: (scan, _blob(store, scan.vector))):
-        dead = list(by_path[scan.stored.path]) if scan.positions else []
+        dead = list(by_path[scan.stored.path]) if scan.own or scan.shared else []
         if scan.vector is not None:
             dead.append(deletion_vectors.positions(blob(), scan.vector.path).astype(np.int64))
         yield dead
@@ -243,10 +245,10 @@ def positions_by_path(
     store: ObjectStore, scans: Sequence[FileScan], reading: ReadLimits
 ) -> dict[str, list[npt.NDArray[np.int64]]]:
     """The deleted positions of these files, by path. Each position-delete file is read once."""
-    wanted = {scan.stored.path for scan in scans if scan.positions}
+    wanted = {scan.stored.path for scan in scans if scan.own or scan.shared}
     paths = pa.array(sorted(wanted), pa.large_string())
-    shared = {id(scan.positions): scan.positions for scan in scans}
-    files = dict.fromkeys(file for positions in shared.values() for file in positions)
+    shared = {id(scan.shared): scan.shared for scan in scans}
+    files = dict.fromkeys(itertools.chain(*shared.values(), *(scan.own for scan in scans)))
     found: dict[str, list[npt.NDArray[np.int64]]] = defaultdict(list)
     to_read = (WantedFile(stored, _POSITIONS, _NEEDED, names=_NAMES) for stored in files)
     for opened in opened_each(store, to_read, reading):

@@ -44,19 +44,27 @@ _Merged = dict[tuple[int, ...], tuple[ManifestEntry, ...]]
 class Deletes:
     """The delete files that may apply to one data file, in the order of their sequence numbers.
 
-    `positions`: first those that name this file alone.
+    `own`: position deletes that name this file alone. `shared`: those that may name several. They stay apart, because
+    data files with the same `shared` have one tuple of it: in one with `own`, each file would have thousands by itself.
     """
 
     equality: tuple[ManifestEntry, ...] = ()
-    positions: tuple[ManifestEntry, ...] = ()
+    shared: tuple[ManifestEntry, ...] = ()
     vector: ManifestEntry | None = None
+    own: tuple[ManifestEntry, ...] = ()
 
     def __len__(self) -> int:
-        return len(self.equality) + len(self.positions) + (self.vector is not None)
+        return len(self.equality) + len(self.shared) + len(self.own) + (self.vector is not None)
 
     @property
-    def all(self) -> tuple[ManifestEntry, ...]:
-        return (*self.equality, *self.by_position)
+    def alone(self) -> tuple[ManifestEntry, ...]:
+        """The deletes by position of this file alone."""
+        return self.own if self.vector is None else (*self.own, self.vector)
+
+    @property
+    def positions(self) -> tuple[ManifestEntry, ...]:
+        """All position deletes."""
+        return (*self.own, *self.shared) if self.own else self.shared
 
     @property
     def by_position(self) -> tuple[ManifestEntry, ...]:
@@ -78,7 +86,7 @@ class FileScanTask:
 class DeleteIndex:
     """Finds the live deletes of a data file. Raises CorruptionError if a data file has two vectors (rule 18).
 
-    Data files with the same equality deletes, or position deletes, get the same tuple object: see `distinct`.
+    Data files with the same equality deletes, or shared position deletes, get the same tuple object: see `distinct`.
     """
 
     def __init__(self, state: TableState) -> None:
@@ -113,21 +121,21 @@ class DeleteIndex:
         equality = _in_one([deletes.applying_to(data) for deletes in found if deletes is not None], self._merged)
         vector = self._vectors.get(data.file.path)
         if vector is not None and vector.sequence >= data.sequence:
-            return Deletes(equality, (), vector)
+            return Deletes(equality, vector=vector)
         scope = self._position_scope(data)
         # a position delete applies to data of its own commit too: <=
         newer = _after(self._of_path.get(data.file.path, []), data.sequence - 1)
         own = tuple(entry for entry in newer if self._position_scope(entry) == scope)
         others = self._naming_several.get(scope)
         shared = () if others is None else others.applying_to(data)
-        return Deletes(equality, (*own, *shared) if own else shared)
+        return Deletes(equality, shared, own=own)
 
 
 def each_delete(of_files: Iterable[Deletes]) -> Iterator[ManifestEntry]:
     """The deletes of data files. What files share comes once."""
     found = list(of_files)
-    yield from chain.from_iterable(distinct(chain.from_iterable((each.equality, each.positions) for each in found)))
-    yield from (each.vector for each in found if each.vector is not None)
+    yield from chain.from_iterable(distinct(chain.from_iterable((each.equality, each.shared) for each in found)))
+    yield from chain.from_iterable(each.alone for each in found)
 
 
 def distinct(found: Iterable[tuple[ManifestEntry, ...]]) -> list[tuple[ManifestEntry, ...]]:

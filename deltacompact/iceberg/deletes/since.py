@@ -32,7 +32,7 @@ class DeletesSince:
         known = _planned(planned)
         live = {entry.file.key for entry in state.deletes}
         self._gone = known.keys() - live
-        self._gone_of = OncePerTuple(lambda deletes: tuple(e for e in deletes if e.file.key in self._gone))
+        self._gone_of_many = OncePerTuple(self._gone_of)
         new = (entry for entry in state.deletes if not _is_known(entry, known) and concern(entry))
         self._new = DeleteIndex(replace(state, deletes=tuple(new)))
 
@@ -40,7 +40,7 @@ class DeletesSince:
         """The deletes that apply to a data file now, and did not when it was planned."""
         found = self._new.applying_to(data)
         if planned.vector is not None and planned.vector.file.key not in self._gone:
-            return replace(found, positions=())  # the planned vector still supersedes them (rule 18)
+            return Deletes(found.equality, vector=found.vector)  # the planned vector still supersedes them (rule 18)
         return found
 
     def lost(self, planned: Deletes) -> Deletes:
@@ -48,11 +48,15 @@ class DeletesSince:
         if not self._gone:
             return Deletes()
         vector = planned.vector if planned.vector is None or planned.vector.file.key in self._gone else None
-        return Deletes(self._gone_of(planned.equality), self._gone_of(planned.positions), vector)
+        equality, shared = self._gone_of_many(planned.equality), self._gone_of_many(planned.shared)
+        return Deletes(equality, shared, vector, self._gone_of(planned.own))
 
     def has_lost(self, planned: Deletes) -> bool:
         """Whether a planned delete of the data file is gone."""
         return len(self.lost(planned)) > 0
+
+    def _gone_of(self, deletes: tuple[ManifestEntry, ...]) -> tuple[ManifestEntry, ...]:
+        return tuple(entry for entry in deletes if entry.file.key in self._gone)
 
 
 def _planned(planned: Iterable[Deletes]) -> dict[_Key, int | None]:

@@ -128,10 +128,11 @@ class Finder:
         stored_of = OncePerTuple(lambda deletes: tuple(map(stored_file, deletes)))
         scans = [
             replace(
-                self.file(FileScanTask(task.entry, replace(task.deletes, positions=()))),
+                self.file(FileScanTask(task.entry, replace(task.deletes, own=(), shared=()))),
                 ordinal=Ordinal(number),
                 key_sets=sets_of(task.deletes.equality),
-                positions=stored_of(task.deletes.positions),
+                shared=stored_of(task.deletes.shared),
+                own=tuple(map(stored_file, task.deletes.own)),
             )
             for number, task in enumerate(asked)
         ]
@@ -351,8 +352,8 @@ def scan_of(ordinal: Ordinal, asked: FileScanTask) -> FileScan:
         if file.content_offset is None or file.content_size is None:
             raise CorruptionError(f"{file.path}: its manifest does not say where the deletion vector lies")
         vector = PuffinVector(file.path, file.content_offset, file.content_size)
-    positions = tuple(stored_file(entry) for entry in asked.deletes.positions)
-    return FileScan(ordinal, stored_file(asked.entry), positions=positions, vector=vector)
+    shared, own = (tuple(map(stored_file, deletes)) for deletes in (asked.deletes.shared, asked.deletes.own))
+    return FileScan(ordinal, stored_file(asked.entry), shared=shared, own=own, vector=vector)
 
 
 def stored_file(entry: ManifestEntry) -> StoredFile:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from deltacompact.base.batching import batched
 from deltacompact.base.numbers import Ordinal
 from deltacompact.base.settings import Settings
-from deltacompact.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN, FileScanTask
+from deltacompact.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN, Deletes, FileScanTask
 from deltacompact.iceberg.marks.finding import scan_of
 from deltacompact.iceberg.marks.reserved import Paths, new_path
 from deltacompact.iceberg.marks.tasks import (
@@ -84,9 +84,9 @@ def with_marks(marks: Iterable[Mark], sequence_number: int | None = None) -> dic
         entry = ManifestEntry(Status.ADDED, None, sequence_number, sequence_number, mark.file)
         for task in mark.of:
             if mark.file.is_deletion_vector:
-                deletes = replace(task.deletes, positions=(), vector=entry)
+                deletes = Deletes(task.deletes.equality, vector=entry)
             else:
-                deletes = replace(task.deletes, positions=(*task.deletes.positions, entry))
+                deletes = replace(task.deletes, own=(*task.deletes.own, entry))
             found[task.entry.file.path] = FileScanTask(task.entry, deletes)
     return found
 

@@ -21,6 +21,8 @@ from deltacompact.iceberg.marks.marking import VECTORS_SINCE, Mark
 from deltacompact.iceberg.table.content_files import Content, ManifestEntry
 from deltacompact.iceberg.table.table_state import TableState
 
+_Keys = frozenset[tuple[str, int | None]]
+
 
 class Standing(enum.StrEnum):
     """What other commits did to a data file since its dead rows were found."""
@@ -38,8 +40,8 @@ class MarkedHead:
         self._data = {entry.file.path: entry for entry in state.data}
         by_position = tuple(entry for entry in state.deletes if entry.file.content is Content.POSITION_DELETES)
         self._deletes = DeleteIndex(replace(state, deletes=by_position))
-        self._keys = OncePerTuple(lambda deletes: frozenset(entry.file.key for entry in deletes))
-        self._same: dict[tuple[int, int], bool] = {}
+        self._keys = OncePerTuple(_keys)
+        self._lost: dict[tuple[int, int], _Keys] = {}
         self._of_path: dict[str, list[ManifestEntry]] = defaultdict(list)
         for entry in by_position:
             if (path := only_path(entry.file)) is not None:
@@ -50,11 +52,21 @@ class MarkedHead:
         now = self._data.get(entry.file.path)
         if now is None or self._is_added_again(entry):
             return Standing.GONE
-        then_keys, now_keys = self._keys(former.by_position), self._keys(self._deletes.applying_to(now).by_position)
-        shared = id(then_keys), id(now_keys)
-        if shared not in self._same:  # thousands of data files share thousands of deletes
-            self._same[shared] = then_keys == now_keys if self._has_vectors else then_keys <= now_keys
-        return Standing.AS_IT_WAS if self._same[shared] else Standing.CHANGED
+        deletes = self._deletes.applying_to(now)
+        is_same = self._has_all(deletes, former) and (not self._has_vectors or self._has_all(former, deletes))
+        return Standing.AS_IT_WAS if is_same else Standing.CHANGED
+
+    def _has_all(self, of: Deletes, others: Deletes) -> bool:
+        """Whether the one has the other's deletes by position, wherever: shared, or alone."""
+        shared, of_others = self._keys(of.shared), self._keys(others.shared)
+        pair = id(of_others), id(shared)
+        if pair not in self._lost:  # thousands of data files share thousands of deletes
+            self._lost[pair] = of_others - shared
+        lost, alone = self._lost[pair], _keys(others.alone) - shared
+        if not lost and not alone:
+            return True
+        keys = _keys(of.alone)
+        return lost <= keys and alone <= keys
 
     def task(self, entry: ManifestEntry) -> FileScanTask:
         """A data file that is live, with the deletes by position of the head."""
@@ -78,3 +90,7 @@ class MarkedHead:
         if not self._has_vectors:
             return []
         return [old for mark in marks for task in mark.of for old in self._of_path.get(task.entry.file.path, [])]
+
+
+def _keys(deletes: Iterable[ManifestEntry]) -> _Keys:
+    return frozenset(entry.file.key for entry in deletes)

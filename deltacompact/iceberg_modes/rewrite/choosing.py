@@ -14,9 +14,8 @@ import enum
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import takewhile
 
-from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes, FileScanTask, only_path
+from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes, FileScanTask
 from deltacompact.iceberg.settled import compared_through
 from deltacompact.iceberg.table.content_files import ContentFile, ManifestEntry
 from deltacompact.iceberg.table.table_state import TableState
@@ -161,6 +160,5 @@ def may_not_be_merged(entry: ManifestEntry, options: RewriteOptions, through: in
 def deleted_share(entry: ManifestEntry, deletes: Deletes) -> float:
     """The share of rows that deletes by position of this file alone remove. Other deletes do not tell how many rows
     of it they hit."""
-    alone = takewhile(lambda delete: only_path(delete.file) is not None, deletes.by_position)
-    known = sum(delete.file.rows for delete in alone)
+    known = sum(delete.file.rows for delete in deletes.alone)
     return min(known, entry.file.rows) / entry.file.rows if entry.file.rows else 0.0

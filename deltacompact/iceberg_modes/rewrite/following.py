@@ -136,7 +136,7 @@ class Follower:
             elif read:
                 positions = tuple(entry for entry in deletes.positions if entry.file.key not in read)
                 vector = None if deletes.vector is None or deletes.vector.file.key in read else deletes.vector
-                deletes = replace(deletes, positions=positions, vector=vector)
+                deletes = Deletes(deletes.equality, positions, vector)
             if deletes.by_position or task.entry.file.path not in self.known:
                 unread.append((task, FileScanTask(task.entry, deletes)))
         for (task, _), now in zip(unread, self._read([part for _, part in unread]).values(), strict=True):
