@@ -59,8 +59,11 @@ def inspect(
     exact: Iterable[str] = (),
     decoded: bool = False,
     texts: inferred_keys.KeyTexts | None = None,
+    logged: DataFile | None = None,
 ) -> DataFile:
     """Schema, rows and bytes of a file (number 0). `known` gives types to columns of CSV and JSON.
+
+    Of a file that the log has, `logged` tells the unit of times and far values, so that no rows are read for these.
 
     Nulls are counted in the columns `keys`. Raises InputError for text with inexact numbers in the columns `exact`, or
     with `keys` whose texts become one, `texts` of other files included. Sort keys in `sorts` get the types they mean.
@@ -76,7 +79,7 @@ def inspect(
             if hashed and content_type in UNTYPED and not parquet_read.is_near(source):
                 source = pa.BufferReader(source.read_buffer())  # download once, to parse and to hash
             with _contradicted(file_store, name, content_type):
-                file = _described(source, path, content_type, known, partition, keys, sorts, exact, texts)
+                file = _described(source, path, content_type, known, partition, keys, sorts, exact, texts, logged)
             decodes = content_type in UNTYPED or _decodes(source, file, decoded)
             to_hash = source if hashed and (stat.etag is None or content_type in UNTYPED) else None
             stamp = None if managed else stamps.stamp_of(stat, to_hash)
@@ -139,13 +142,14 @@ def _described(
     sorts: Sequence[str],
     exact: Iterable[str],
     texts: inferred_keys.KeyTexts | None,
+    logged: DataFile | None,
 ) -> DataFile:
     """What an opened file tells of itself."""
     parquet = None
     match content_type:
         case ContentType.PARQUET:
             parquet = parquet_read.described(source)
-            file = _of_parquet(source, path, parquet, keys)
+            file = _of_parquet(source, path, parquet, keys, logged)
         case ContentType.ORC:
             from deltacompact.tabular.orc_files import open_orc
 
@@ -242,16 +246,20 @@ def _of_text(
     )
 
 
-def _of_parquet(source: pa.NativeFile, path: str, parquet: parquet_read.Described, keys: Sequence[str]) -> DataFile:
+def _of_parquet(
+    source: pa.NativeFile, path: str, parquet: parquet_read.Described, keys: Sequence[str], logged: DataFile | None
+) -> DataFile:
     """The file as its footer tells. What no statistics tell is None."""
     schemas.check_columns(parquet.metadata.schema.to_arrow_schema(), path)
-    schema = parquet_read.stored_schema(source, parquet, int96.unit_of(source, parquet))
+    unit = int96.unit_of(source, parquet) if logged is None else int96.recorded_unit(logged.schema)
+    schema = parquet_read.stored_schema(source, parquet, unit)
+    far = None if logged is None else logged.far
     return DataFile(
         *(UNNUMBERED, path, ContentType.PARQUET, parquet.metadata.num_rows, 0, schema),
         decoded_bytes=parquet_read.decoded_bytes(parquet, schema.names),
         group_bytes=parquet_read.group_bytes(parquet, schema.names),
         widest_row_bytes=parquet_read.widest_row_bytes(source, parquet),
-        far=far_values.of_footer(parquet.metadata, schema),
+        far=far_values.of_footer(parquet.metadata, schema) if far is None else far,
         nulls=null_counts.of_footer(parquet.metadata, schema, keys),
     )
 

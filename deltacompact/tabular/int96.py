@@ -44,9 +44,15 @@ def unit_of(source: pa.NativeFile, parquet: Described) -> str:
     return "ns" if fine else INT96_UNIT
 
 
+def recorded_unit(schema: pa.Schema) -> str:
+    """The unit of a file that the log has with these types. Without nanoseconds in it, it is not read in these."""
+    fine = any(pa.types.is_timestamp(type_) and type_.unit == "ns" for _, type_ in far_values.leaves(schema))
+    return "ns" if fine else INT96_UNIT
+
+
 def recorded_in_nanoseconds(source: pa.NativeFile, parquet: Described, wanted: pa.Schema) -> list[str]:
     """Those of the wanted columns, with the log's types, that have such timestamps in nanoseconds."""
-    if not any(pa.types.is_timestamp(type_) and type_.unit == "ns" for _, type_ in far_values.leaves(wanted)):
+    if recorded_unit(wanted) == INT96_UNIT:
         return []
     types = _in_nanoseconds(source, parquet)
     return [column.name for column in wanted if column.type == types.get(column.name)]

@@ -16,7 +16,7 @@ from tables import compacted_files
 from deltacompact import DeltaStreamCatalog, InputError, SchemaError, Settings, compact
 from deltacompact.base.model import ContentType, DataFile
 from deltacompact.storage.memory import MemoryStore
-from deltacompact.tabular import far_values, files, inspecting, int96
+from deltacompact.tabular import far_values, files, inspecting, int96, parquet_read
 from deltacompact.tabular.far_files import with_far_values
 
 NEVER, FIRST, TODAY = datetime.datetime(9999, 12, 31), datetime.datetime(1, 1, 1), datetime.datetime(2026, 11, 22)
@@ -72,6 +72,16 @@ def test_no_unit_holds_both():
     rows = of(pa.array([None, TODAY], NS), fine=pa.array([1001, 1], NS), until=pa.array([FIRST, NEVER], US))
     with pytest.raises(InputError, match=r"x\.parquet: column 'fine' has nanoseconds, and column 'until' has "):
         inspected(MemoryStore(), rows)
+
+
+def test_a_file_that_the_log_has_is_inspected_without_its_rows(monkeypatch):
+    """A check read every such column of each file twice, with --quick, too."""
+    store = MemoryStore()
+    file = inspected(store, of(pa.array([NEVER, TODAY], US)))
+    for module in (parquet_read, int96):
+        monkeypatch.setattr(module, "batches", None)
+    again = inspecting.inspect(store, file.path, ContentType.PARQUET, logged=file)
+    assert (again.schema, again.far, again.rows) == (file.schema, file.far, file.rows)
 
 
 def test_what_stands_beside_times_does_not_count():
