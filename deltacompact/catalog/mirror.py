@@ -24,7 +24,8 @@ the bookmark also tells the schema, and a source whose columns were renamed or m
 A mirror has one row of a key. The source may have two for a while: a batch may end where a row that moves is inserted
 and not deleted yet. The mirror keeps one of them. A delete says not which one, so of each key that a batch deletes and
 does not upsert, the row that the source has at the batch's end is upserted. A batch that upserts a key twice is
-refused. None of this is needed where the source's own keys make sure that a key has one row.
+refused. None of this is needed where the source's own keys make sure that a key has one row. An equality delete takes
+all rows of its identifier in a partition, so an Iceberg mirror has one row of these, whatever day of a month it is of.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def mirror(
     no column of the source, or of several rows there, or where another table has what the bookmark has done. Raises
     ConflictError if another consumer has moved the bookmark.
     """
-    sink = _StreamMirror(into) if isinstance(into, DeltaStreamTable) else _Branch.of(into._loaded())
+    sink = _StreamMirror.of(into) if isinstance(into, DeltaStreamTable) else _Branch.of(into._loaded())
     asked = {**chosen, "key": sink.key, "before": False}
     target, terms = _creation(into), _terms(chosen)
 
@@ -97,10 +98,10 @@ def mirror(
     def check() -> None:
         check_batch(source.table_id, _seen(source, bookmark)[0] or Bookmark(bookmark, None), known)
 
-    if not _is_unique(source, sink.key):
+    if not _is_unique(source, sink.equal):
         again = partial(source.changes, bookmark=bookmark, **asked)
         at_end = partial(_rows_at_end, source, table, known, asked)
-        reader = _one_row_of_each(reader, sink.key, again, at_end, partial(_twice, source.table_id, into.table_id))
+        reader = _one_row_of_each(reader, sink, again, at_end, partial(_twice, source.table_id, into.table_id))
     rows = sink.append(reader, token, check) if columns else 0
     if isinstance(source, DeltaStreamTable):
         source.commit_bookmark(bookmark, known, target, terms)
@@ -114,14 +115,20 @@ class _StreamMirror:
     """A delta stream: upserts and deletes are one commit of it for each partition."""
 
     table: DeltaStreamTable
+    key: list[str]
+
+    @classmethod
+    def of(cls, table: DeltaStreamTable) -> _StreamMirror:
+        if table.keys is None:
+            raise InputError(f"table {table.table_id!r} declares no primary key: create another with --primary-key")
+        return cls(table, list(dict.fromkeys([*table.keys.primary, *table.partition_keys])))
 
     @property
-    def key(self) -> list[str]:
-        if self.table.keys is None:
-            raise InputError(
-                f"table {self.table.table_id!r} declares no primary key: create another with --primary-key"
-            )
-        return list(dict.fromkeys([*self.table.keys.primary, *self.table.partition_keys]))
+    def equal(self) -> Sequence[str]:
+        return self.key
+
+    def alike(self, rows: pa.Table) -> pa.Table:
+        return rows.select(self.key)
 
     def has_renamed(self, was: str, name: str) -> bool:
         return False
@@ -166,6 +173,19 @@ class _Branch:
 
         return cls(table, list(matched_columns(table)))
 
+    @property
+    def equal(self) -> Sequence[str]:
+        """The columns that are equal in rows of which the mirror has one."""
+        from deltacompact.iceberg.row_deltas import equal_columns
+
+        return equal_columns(self.table.metadata)
+
+    def alike(self, rows: pa.Table) -> pa.Table:
+        """They, and what else is equal in those rows."""
+        from deltacompact.iceberg.row_deltas import alike
+
+        return alike(self.table.metadata, rows)
+
     def has_renamed(self, was: str, name: str) -> bool:
         """Whether the mirror has this column under its new name alone."""
         names = self.table.metadata.schema.names
@@ -208,7 +228,7 @@ def _is_unique(source: DeltaStreamTable | IcebergCatalogTable, key: Sequence[str
 
 def _one_row_of_each(
     changes: pa.RecordBatchReader,
-    key: Sequence[str],
+    sink: _StreamMirror | _Branch,
     again: Callable[[], Iterable[pa.RecordBatch]],
     at_end: RowsAtEnd,
     refuse: Callable[[str], InputError],
@@ -219,7 +239,7 @@ def _one_row_of_each(
     """
 
     def batches() -> Iterator[pa.RecordBatch]:
-        with BatchKeys.of(key) as keys:
+        with BatchKeys.of(sink.key, sink.alike) as keys:
             for batch in changes:
                 keys.add(batch)
                 yield batch

@@ -38,28 +38,30 @@ _Digests = npt.NDArray[np.uint64]
 RowsAtEnd = Callable[[Sequence[str] | None, pc.Expression | None], Iterable[pa.RecordBatch]]
 """Reads the rows at the end of a batch, as inserts: these columns (None: those of the batch), and about those rows for
 which the expression is true."""
+Alike = Callable[[pa.Table], pa.Table]
+"""Columns that are equal in rows of which a mirror has one: of the key, and others that are made of them."""
 
 
 class BatchKeys:
     """Looks at changes as they pass. The files keep what was seen."""
 
-    def __init__(self, key: Sequence[str], upserts: IO[bytes], deletes: IO[bytes]) -> None:
-        self._key = list(key)
+    def __init__(self, key: Sequence[str], alike: Alike, upserts: IO[bytes], deletes: IO[bytes]) -> None:
+        self._key, self._alike = list(key), alike
         self._upserts, self._deletes = _Kept(upserts), _Kept(deletes)
         self._few = _FewKeys()
 
     @classmethod
     @contextlib.contextmanager
-    def of(cls, key: Sequence[str]) -> Iterator[BatchKeys]:
+    def of(cls, key: Sequence[str], alike: Alike) -> Iterator[BatchKeys]:
         with _file() as upserts, _file() as deletes:
-            yield cls(key, upserts, deletes)
+            yield cls(key, alike, upserts, deletes)
 
     def add(self, changes: pa.RecordBatch) -> None:
         for kept, kinds in ((self._upserts, UPSERTS), (self._deletes, DELETES)):
-            rows = _keys(changes, self._key, kinds)
-            kept.add(key_digests(rows, self._key))
+            rows = pa.Table.from_batches([changes]).filter(pc.field(_CHANGE).isin(kinds))
+            kept.add(self._digests(rows))
             if kept is self._deletes:
-                self._few.add(rows)
+                self._few.add(self._of_key(rows))
 
     def left(self, at_end: RowsAtEnd) -> Iterator[pa.RecordBatch]:
         """Rows of the batch's end whose keys the batch deletes, and does not upsert.
@@ -73,7 +75,7 @@ class BatchKeys:
                 continue
             found = _FewKeys()
             for rows in self._of_keys(at_end(self._key, self._few.filter), wanted):
-                found.add(rows.select(self._key))
+                found.add(self._of_key(rows))
             if found.count:
                 for rows in self._of_keys(at_end(None, found.filter), wanted):
                     yield from rows.to_batches()
@@ -85,17 +87,26 @@ class BatchKeys:
         if repeated is None:
             return None
         for changes in again():
-            rows = pa.Table.from_batches([changes]).select(self._key)
-            for row in rows.filter(pc.equal(_binary(key_digests(rows, self._key)), repeated)).slice(0, 1).to_pylist():
+            rows = pa.Table.from_batches([changes])
+            for row in rows.filter(pc.equal(_binary(self._digests(rows)), repeated)).slice(0, 1).to_pylist():
                 return ", ".join(f"{name}={row[name]!r}" for name in self._key)
         return ", ".join(self._key)
 
     def _of_keys(self, found: Iterable[pa.RecordBatch], wanted: pa.Array) -> Iterator[pa.Table]:
         for batch in found:
             rows = pa.Table.from_batches([batch])
-            chosen = rows.filter(pc.is_in(_binary(key_digests(rows, self._key)), value_set=wanted))
+            chosen = rows.filter(pc.is_in(_binary(self._digests(rows)), value_set=wanted))
             if chosen.num_rows:
                 yield chosen
+
+    def _digests(self, rows: pa.Table) -> _Digests:
+        alike = self._alike(rows)
+        return key_digests(alike, alike.column_names)
+
+    def _of_key(self, rows: pa.Table) -> pa.Table:
+        """The columns of the key that are equal in rows of which a mirror has one."""
+        alike = self._alike(rows)
+        return alike.select([name for name in alike.column_names if name in self._key])
 
 
 def _file() -> tempfile.SpooledTemporaryFile[bytes]:
@@ -157,10 +168,6 @@ def _is_one_of(name: str, values: pa.Array) -> pc.Expression:
     column = pc.field(name)
     found = column.isin(values.drop_null())
     return found | column.is_null() if values.null_count else found
-
-
-def _keys(changes: pa.RecordBatch, key: Sequence[str], kinds: Sequence[str]) -> pa.Table:
-    return pa.Table.from_batches([changes]).filter(pc.field(_CHANGE).isin(kinds)).select(list(key))
 
 
 def _binary(digests: _Digests) -> pa.Array:

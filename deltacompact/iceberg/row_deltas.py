@@ -36,13 +36,19 @@ from deltacompact.iceberg.table.content_files import Content, ContentFile, Manif
 from deltacompact.iceberg.table.metadata import MAIN, Snapshot, TableMetadata
 from deltacompact.iceberg.table.nan_counts import nan_counts
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.iceberg.table.pyiceberg_door.transforms import check_orders, partition_columns, partitions_of
+from deltacompact.iceberg.table.pyiceberg_door.transforms import (
+    PartitionColumn,
+    check_orders,
+    partition_columns,
+    partitions_of,
+)
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.tabular import files, parquet_read, schemas, writing
 from deltacompact.tabular.row_groups import WriteOptions
 
 TOKEN = "deltacompact.token"
 """The key in a snapshot's summary that names the batch which it committed."""
+_PARTITION = "_deltacompact_partition"
 _AT_ONCE_BYTES = 128 << 20
 """Bytes of rows that are divided by partition together. They are in memory a few times."""
 
@@ -88,6 +94,30 @@ def _matched(metadata: TableMetadata, spec_ids: Set[int]) -> tuple[str, ...]:
     needed = sorted(spec_ids | {metadata.default_spec_id})
     specs = [partition_columns(metadata.specs[spec_id], metadata.columns) for spec_id in needed]
     return tuple(dict.fromkeys([*key_of(metadata), *(part.source for spec in specs for part in spec if part.source)]))
+
+
+def equal_columns(metadata: TableMetadata) -> tuple[str, ...]:
+    """The columns that are equal in all rows that an equality delete takes from the current spec."""
+    same = (part.source for part in _parts(metadata) if part.transform == "identity")
+    return tuple(dict.fromkeys([*key_of(metadata), *same]))
+
+
+def alike(metadata: TableMetadata, rows: pa.Table) -> pa.Table:
+    """These columns, and the partition, where it is made of others: rows of two days may lie in one month."""
+    equal = equal_columns(metadata)
+    others = [part for part in _parts(metadata) if part.source and part.source not in equal]
+    found = rows.select(list(equal))
+    if not others:
+        return found
+    sources = pa.schema([metadata.schema.field(part.source).with_nullable(True) for part in others])
+    aligned = schemas.align(rows, sources, Partition(), f"Iceberg table {metadata.table_id!r}")
+    numbers, partitions = partitions_of(aligned, others)
+    texts = pa.array(map(repr, partitions), pa.string())
+    return found.append_column(_PARTITION, texts.take(pa.array(numbers)))
+
+
+def _parts(metadata: TableMetadata) -> tuple[PartitionColumn, ...]:
+    return partition_columns(metadata.specs[metadata.default_spec_id], metadata.columns)
 
 
 def commit_row_delta(
