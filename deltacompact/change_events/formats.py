@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from deltacompact.base.errors import InputError
 from deltacompact.change_events.operations import Operations
+from deltacompact.tabular.inferred_keys import LOG_POSITIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ FORMATS: dict[str, Envelope | Operations] = {
         ignored=("m",),
         refused={"t": _RESTATE},
         source="source",
-        positions=("lsn", "scn", "commit_scn", "change_lsn", "commit_lsn", *_SOURCE_TIMES),
+        positions=(*LOG_POSITIONS, *_SOURCE_TIMES),
         descriptive=("version", "connector", "name", "db", "schema", "table", "snapshot"),
         table=("db", "schema", "table"),
     ),

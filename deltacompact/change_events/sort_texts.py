@@ -1,6 +1,7 @@
 """Sort keys that change events have as texts, in an order that their source means: inferred_keys.py says which.
 
-A column that the table knows keeps its type.
+A column that the table knows keeps its type. So does one that its file or frame says to be of texts, but for positions
+in a log: Debezium writes Oracle's as texts.
 """
 
 from __future__ import annotations
@@ -15,22 +16,27 @@ from deltacompact.base.errors import SchemaError
 from deltacompact.base.model import TableKeys
 from deltacompact.change_events.events import Events, Placed
 from deltacompact.tabular import column_types, schemas
-from deltacompact.tabular.inferred_keys import ordered_type
+from deltacompact.tabular.inferred_keys import is_log_position, ordered_type
 from deltacompact.tabular.text_types import time_type
 
 _FIXED_WIDTH = r"^[0-9a-fA-F]{8}:[0-9a-fA-F]{8}:[0-9a-fA-F]{4}$"
 """Log positions of SQL Server, which are in order as texts."""
 
 
-def in_their_order(events: Events, keys: TableKeys, known: Mapping[str, pa.DataType], kept: Collection[str]) -> Events:
+def in_their_order(
+    events: Events, keys: TableKeys, known: Mapping[str, pa.DataType], kept: Collection[str], are_messages: bool
+) -> Events:
     """The events, with sort keys in the types that `known` has, or that the texts mean. Primary keys stay texts, and
-    those `kept`.
+    those `kept`. `are_messages`: they come in envelopes, which have times as texts.
 
     Raises SchemaError for a value that does not fit a known type.
     """
     for name in (key.name for key in keys.sort if key.name not in (*keys.primary, *kept)):
         if texts := list(_texts(events, name)):
-            type_ = known.get(name) or ordered_type(_together(texts))
+            type_ = known.get(name)
+            if type_ is None:
+                may_mean = are_messages or is_log_position(name)
+                type_ = ordered_type(name, _together(texts)) if may_mean else pa.string()
             upserts, deletes = (_cast(side, name, type_, events.name) for side in (events.upserts, events.deletes))
             events = replace(events, upserts=upserts, deletes=deletes)
     return events

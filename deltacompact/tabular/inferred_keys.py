@@ -3,11 +3,11 @@
 JSON    "2026-11-29"  "2026-11-29 00:00"           one timestamp: keys stay the texts that they are
 CSV     007 and 7, 1.10 and 1.1, true and TRUE     one number or boolean: refused, the user says what they mean
 
-Sort keys that are texts are read in an order that their source means: as a text, "9" is above "10".
+Sort keys that are texts are read in the order that is surely meant: as a text, "9" is above "10".
 
-    "9999999"  "10000001"                                     decimal(38, 0): Oracle's scn
-    "2026-11-29T10:00:00Z"  "2026-11-29T11:00:00.5+01:00"     timestamp[us, UTC]; in JSON lines, as other times, no zone
-    "1.9"  "1.10"                                             texts: nobody knows more
+    scn    "9999999"  "10000001"                                     decimal(38, 0): a position in a database's log
+    at     "2026-11-29T10:00:00Z"  "2026-11-29T11:00:00.5+01:00"     timestamp[us, UTC]; of JSON lines without zone
+    rank   "9"  "10"                                                 texts, as the source may mean
 
 Columns that the table knows are read as it knows them. Of columns that an append brings, all its files are looked at.
 """
@@ -30,15 +30,23 @@ _PADDED = r"^[-+]?0[0-9]|^[^eE]*\.[0-9]+0$"
 
 _WHOLE = r"^(0|-?[1-9][0-9]{0,37})$"
 
+LOG_POSITIONS = ("lsn", "scn", "commit_scn", "change_lsn", "commit_lsn")
+"""Names that Debezium gives to positions in a database's log. Those of Oracle are whole numbers, written as texts."""
 
-def ordered_type(texts: pa.ChunkedArray) -> pa.DataType:
+
+def is_log_position(name: str) -> bool:
+    """Whether a column has such a name, also as flattened events have it: __scn, __source_scn."""
+    return name.lstrip("_").removeprefix("source_") in LOG_POSITIONS
+
+
+def ordered_type(name: str, texts: pa.ChunkedArray) -> pa.DataType:
     """The type in which these texts of a sort key are in order. Null: there is none; string: nobody knows more.
 
-    Whole numbers are decimals, however small: later ones may be greater, and JSON has decimals as texts, too.
+    Positions are decimals, however small: later ones may be greater, and JSON has decimals as texts, too.
     """
     if len(texts) == texts.null_count:
         return pa.null()
-    if pc.all(pc.match_substring_regex(texts, pattern=_WHOLE)).as_py():
+    if is_log_position(name) and pc.all(pc.match_substring_regex(texts, pattern=_WHOLE)).as_py():
         return pa.decimal128(38, 0)
     return time_type(texts) or pa.string()
 
@@ -46,7 +54,7 @@ def ordered_type(texts: pa.ChunkedArray) -> pa.DataType:
 def types_in_json(table: pa.Table, keys: Iterable[str], sorts: Iterable[str]) -> list[pa.Field]:
     """The types to read these columns in, where others were inferred."""
     texts = [pa.field(name, pa.string()) for name in keys if pa.types.is_timestamp(table[name].type)]
-    found = {name: ordered_type(table[name]) for name in sorts if column_types.is_string(table[name].type)}
+    found = {name: ordered_type(name, table[name]) for name in sorts if column_types.is_string(table[name].type)}
     # Times have no zone, as the parser's whole seconds: of two files that come at once, one may have no fraction.
     types = {name: pa.timestamp(type_.unit) if pa.types.is_timestamp(type_) else type_ for name, type_ in found.items()}
     return texts + [pa.field(name, type_) for name, type_ in types.items() if type_ != table[name].type]

@@ -236,6 +236,15 @@ def avro_like(rows):
     return pa.schema([(name, pa.int32() if name == "id" else pa.string()) for name in rows[0]])
 
 
+@pytest.mark.parametrize("texts", [["10", "9"], ["2026-11-29T10:00:00Z", "2026-11-29T10:00:00.5Z"], [None, None]])
+def test_a_column_of_texts_keeps_the_type_that_its_frame_says(catalog, texts):
+    catalog.create_table("events", primary_keys=["id"], sort_keys=["rank"])
+    rows = {"op": ["c", "c"], "id": [1, 1], "rank": pa.array(texts, pa.string())}
+    catalog.append("events", pa.table(rows), operation_column="op")
+    assert catalog.read("events")["rank"].type == pa.string()
+    assert catalog.read("events")["rank"].to_pylist() == [max(texts, key=lambda text: text or "")]
+
+
 def test_sort_keys_of_events_that_stay_texts_are_said(catalog):
     catalog.create_table("events", primary_keys=["id"], sort_keys=["at"])
     rows = {"op": ["c"], "id": [1], "at": ["1.10"]}

@@ -125,8 +125,18 @@ def test_sort_keys_of_json_are_times_with_and_without_fractions(catalog, tmp_pat
 
 
 @OPTIONS
+def test_other_sort_keys_that_are_texts_of_digits_stay_texts(catalog, tmp_path, options):
+    """In JSON a number has no quotes: who quotes "10" may mean the text."""
+    catalog.create_table("t", primary_keys=["id"], sort_keys=["rank"])
+    for number, rank in enumerate(["10", "9", "A"]):
+        row = {"op": "c", "id": 1, "rank": rank, "v": number}
+        catalog.append_files("t", written(tmp_path / f"{number}.jsonl", row), **options)
+        assert catalog.read("t")["v"].to_pylist() == [number]
+
+
+@OPTIONS
 @pytest.mark.parametrize("first", [None, "9"])
-def test_sort_keys_of_json_that_are_whole_numbers_are_in_their_order(catalog, tmp_path, options, first):
+def test_sort_keys_of_json_that_are_positions_are_in_their_order(catalog, tmp_path, options, first):
     """As texts "9999999" is above "10000001": the older row won."""
     catalog.create_table("t", primary_keys=["id"], sort_keys=["scn"])
     values = [first, "9999999", "10000001", 10000002, "18446744073709551616"]

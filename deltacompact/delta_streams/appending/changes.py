@@ -199,7 +199,8 @@ class ChangesWriter:
             return events
         keys = self._table.keys
         assert keys is not None
-        events = in_their_order(events, keys, schemas.known_types(known), self._known_of_table().untyped)
+        types, untyped = schemas.known_types(known), self._known_of_table().untyped
+        events = in_their_order(events, keys, types, untyped, isinstance(self._options.says_operation, Envelope))
         self._compared_as_texts |= dict.fromkeys(compared_as_texts(events, keys))
         return events
 
