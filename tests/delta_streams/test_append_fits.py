@@ -192,6 +192,21 @@ def test_a_table_without_keys_refuses_what_its_reads_could_not_show(catalog):
     assert catalog.read("t").num_rows == 1
 
 
+@pytest.mark.parametrize("by_another", [False, True])
+def test_a_process_sees_that_a_column_was_restated_in_another_type(by_another):
+    """It refused by the shape that it remembered, until it ended."""
+    catalog = DeltaStreamCatalog(MemoryStore())
+    catalog.create_table("t", primary_keys=["id"])
+    for number in range(2):
+        catalog.append("t", pa.table({"id": [number], "v": ["a"]}))
+    restater = DeltaStreamCatalog(catalog.store) if by_another else catalog
+    restater.restate("t", pa.table({"id": [1], "v": [1]}))
+    catalog.append("t", pa.table({"id": [2], "v": [2]}))
+    assert catalog.read("t").sort_by("id")["v"].to_pylist() == [1, 2]
+    with pytest.raises(SchemaError, match="column 'v' is string, which does not fit int64"):
+        catalog.append("t", pa.table({"id": [3], "v": ["b"]}))
+
+
 def test_checking_costs_no_request_in_a_warm_process():
     calls = []
 

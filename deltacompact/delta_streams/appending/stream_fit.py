@@ -6,14 +6,14 @@
     its publication  delta:///shown           incoming  t time64[ns]           refused: Delta has no such type
 
 A writer asks before it writes anything, and again for the state below its new entry: another process may have committed
-in between. `state` None means: the shape that this process remembers, without a request.
+in between. `state` None means: the shape that this process remembers, without a request unless it refuses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
@@ -33,6 +33,7 @@ from deltacompact.tabular.published_types import types_of
 if TYPE_CHECKING:
     from deltacompact.delta_streams.streams import Streams
 
+Checked = TypeVar("Checked")
 Deltas = Sequence[tuple[OperationType, Sequence[DataFile]]]
 """The deltas of one commit: (operation, files) of each."""
 
@@ -88,20 +89,23 @@ class StreamFit:
 
     def check_file(self, operation: OperationType, file: DataFile) -> None:
         """Refuse a file that is not written yet, by its columns, if it does not fit the remembered shape."""
-        self._shape(None).with_file(operation, file, self.measured)
+        self._fitting(lambda shape: shape.with_file(operation, file, self.measured), None)
 
     def checked(self, deltas: Deltas, state: StreamState | None = None) -> Deltas:
         """The deltas, with the lengths of sort values that the caller lacks if the keys are younger than the files.
 
         Refuses files with which the stream could not be folded or read, before the log names them.
         """
-        shape = self._shape(state)
-        fitting = [
-            (kind, [lengths_of(self.as_logged(file), shape.keys, self.measured) for file in files])
-            for kind, files in deltas
-        ]
-        shape.with_files(fitting, self.measured)
-        return fitting
+
+        def fitting(shape: StreamShape) -> Deltas:
+            found = [
+                (kind, [lengths_of(self.as_logged(file), shape.keys, self.measured) for file in files])
+                for kind, files in deltas
+            ]
+            shape.with_files(found, self.measured)
+            return found
+
+        return self._fitting(fitting, state)
 
     def check_first(self, deltas: Deltas, mode: SchemaMode | None) -> None:
         """Refuse first files of a partition, before anything is begun: those that it would refuse, or that do not fit
@@ -185,6 +189,16 @@ class StreamFit:
             check_names(file.schema.names, file.path, self.others.last_columns.names)
 
     # The shape
+
+    def _fitting(self, check: Callable[[StreamShape], Checked], state: StreamState | None) -> Checked:
+        """What `check` finds in the shape. The stream may have been restated since this process saw it."""
+        try:
+            return check(self._shape(state))
+        except SchemaError:
+            log = self._catalog.log(self._table_id, self._partition)
+            if state is not None or self._known_shape is None or not log.exists():
+                raise
+            return check(self._shape(log.active()))
 
     def _shape_of(self, partition: Partition) -> StreamShape:
         log = self._catalog.log(self._table_id, partition)
