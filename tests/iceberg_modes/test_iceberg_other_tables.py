@@ -266,6 +266,17 @@ def test_what_an_older_head_reaches_stays(lake, lost, twice):
     assert sorted(row["id"] for row in lake.rows(T)) == [1, 2, 3]
 
 
+def test_a_snapshot_of_many_metadata_files_comes_once(lake, twice):
+    theirs = twice.load_table(T)
+    for tag in ("a", "b", "c"):
+        theirs.manage_snapshots().create_tag(theirs.current_snapshot().snapshot_id, tag).commit()
+    lake.append(T, [{"id": 3}])
+    table = IcebergTable.load(lake.catalog, T)
+    assert len(heads.other_heads(table)) == 3
+    ids = [snapshot.snapshot_id for snapshot in theirs.snapshots()]
+    assert [snapshot.snapshot_id for snapshot in heads.snapshots_elsewhere(table)] == ids
+
+
 def test_a_table_with_two_names_in_one_catalog_is_refused(lake, lost):
     lake.catalog.register_table("ns.alias", lake.catalog.load_table(T).metadata_location)
     with pytest.raises(InputError, match=r"it is also registered as ns\.alias"):

@@ -777,6 +777,19 @@ def test_vacuum_keeps_what_another_pointer_to_the_iceberg_table_has(orders):
         held_files(other, ICEBERG, 0, dry_run=False)
 
 
+def test_vacuum_reads_snapshots_side_by_side_and_each_once(orders, monkeypatch):
+    for number in range(2):
+        orders.append([{"id": number}])
+        orders.compact()
+        orders.publish()
+    table = IcebergTable.load(orders.lake.catalog, ICEBERG)
+    snapshots = [*table.metadata.snapshots.values()]
+    assert len(snapshots) == 2
+    monkeypatch.setattr(held.manifests, "read_manifest_list", meeting(held.manifests.read_manifest_list))
+    of_both = held._SnapshotFiles(table).of([*snapshots, *snapshots])
+    assert {snapshot.manifest_list for snapshot in snapshots} < of_both.own and len(of_both.data) == 2
+
+
 def tagged(orders, name):
     return orders.lake.catalog.load_table(ICEBERG).metadata.refs[name].snapshot_id
 

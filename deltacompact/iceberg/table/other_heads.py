@@ -87,11 +87,11 @@ def refuse_newer(metadata: TableMetadata, heads: Iterable[OtherHead]) -> None:
 
 
 def snapshots_elsewhere(table: IcebergTable, wait: Callable[[float], None] = time.sleep) -> tuple[Snapshot, ...]:
-    """The snapshots that another pointer may have: what they reach stays, if it is there. Raises as `refuse_newer`
-    does, but not for a commit that lost a race to ours."""
+    """The snapshots that another pointer may have, each once: what they reach stays, if it is there. Raises as
+    `refuse_newer` does, but not for a commit that lost a race to ours."""
     heads = other_heads(table, wait=wait)
     refuse_newer(table.metadata, (head for head in heads if not head.is_beside))
-    return tuple(snapshot for head in heads for snapshot in head.snapshots)
+    return tuple({snapshot.manifest_list: snapshot for head in heads for snapshot in head.snapshots}.values())
 
 
 def _metadata_folders(table: IcebergTable) -> Iterator[Listed]:

@@ -15,21 +15,26 @@ Data files are compared by name, which a stream gives only once, because the vac
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.iceberg.commit.expiry import Expiry, expire
 from deltacompact.iceberg.table import locations, manifests
-from deltacompact.iceberg.table.content_files import Manifest, Status
+from deltacompact.iceberg.table.content_files import ContentFile, Manifest, Status
 from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata
 from deltacompact.iceberg.table.other_heads import snapshots_elsewhere
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader
 from deltacompact.storage.identity import file_name
+
+_Asked = TypeVar("_Asked")
+_Answer = TypeVar("_Answer")
 
 
 def held_files(catalog: Any, table_id: str, old_s: float, dry_run: bool) -> frozenset[str]:
@@ -89,19 +94,25 @@ class _SnapshotFiles:
 
     def of(self, snapshots: Iterable[Snapshot], tolerant: bool = False) -> _HeldFiles:
         """`tolerant`: a manifest list or a manifest that is gone names nothing. Else NotFoundError is raised."""
-        missing = (NotFoundError,) if tolerant else ()
-        data: set[str] = set()
-        own: set[str] = set()
-        for snapshot in snapshots:
-            listed: list[Manifest] = []
-            with suppress(*missing):
-                listed = manifests.read_manifest_list(
-                    locations.fetched(self.store, snapshot.manifest_list), snapshot.manifest_list
-                )
-            own |= {snapshot.manifest_list, *(manifest.path for manifest in listed)}
-            for together in [[manifest] for manifest in listed] if tolerant else [listed]:
-                with suppress(*missing):
-                    for entry in chain.from_iterable(self._reader.entries_of(together)):
-                        if entry.status is not Status.DELETED:
-                            (data if entry.file.is_data else own).add(entry.file.path)
-        return _HeldFiles(frozenset(data), frozenset(own))
+        lists = sorted({snapshot.manifest_list for snapshot in snapshots})
+        with ThreadPoolExecutor(locations.READS_AT_ONCE) as pool:
+            listed = chain.from_iterable(pool.map(partial(_unless_missing, self._listed, tolerant), lists))
+            found = {manifest.path: manifest for manifest in listed}
+            read = pool.map(partial(_unless_missing, self._live, tolerant), found.values())
+            live = [file for files in read for file in files]
+        data = frozenset(file.path for file in live if file.is_data)
+        return _HeldFiles(data, frozenset((*lists, *found, *(file.path for file in live if not file.is_data))))
+
+    def _listed(self, path: str) -> Iterable[Manifest]:
+        return manifests.read_manifest_list(locations.fetched(self.store, path), path)
+
+    def _live(self, manifest: Manifest) -> Iterable[ContentFile]:
+        (entries,) = self._reader.entries_of([manifest])
+        return [entry.file for entry in entries if entry.status is not Status.DELETED]
+
+
+def _unless_missing(read: Callable[[_Asked], Iterable[_Answer]], tolerant: bool, asked: _Asked) -> Iterable[_Answer]:
+    """What is read. Nothing, if that is gone and `tolerant` is true."""
+    with suppress(*(NotFoundError,) if tolerant else ()):
+        return read(asked)
+    return ()
