@@ -22,8 +22,9 @@ _TYPES = {
     **{"binary": pa.binary(), "date": pa.date32(), "time": pa.time64("us")},
     **{"timestamp": pa.timestamp("us"), "timestamptz": pa.timestamp("us", "UTC")},
     **{"bool": pa.bool_(), "tinyint": pa.int8(), "smallint": pa.int16(), "integer": pa.int32(), "bigint": pa.int64()},
+    **{"varchar": pa.string(), "text": pa.string()},
 }
-"""Iceberg's names, Arrow's of numbers, and SQL's of whole numbers."""
+"""Iceberg's names, Arrow's of numbers, and SQL's of whole numbers and texts."""
 _DECIMAL = re.compile(r"decimal\((\d+), *(\d+)\)")
 _COLUMN = re.compile(rf"({QUOTED}|\S+)\s+(\S.*)", re.S)
 

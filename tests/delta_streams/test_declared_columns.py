@@ -131,9 +131,9 @@ def test_the_declaration_is_stored_and_stays(catalog):
         again.create_table("sales", columns="id string")
 
 
-def test_whole_numbers_have_their_names_in_sql_too():
-    declared = declared_columns("a tinyint, b smallint, c integer, d bigint, e bool")
-    assert declared.types == [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.bool_()]
+def test_whole_numbers_and_texts_have_their_names_in_sql_too():
+    declared = declared_columns("a tinyint, b smallint, c integer, d bigint, e bool, f varchar, g text")
+    assert declared.types == [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.bool_(), pa.string(), pa.string()]
 
 
 @pytest.mark.parametrize("keys", [(), ("day",)])
@@ -164,6 +164,7 @@ def test_on_the_command_line(tmp_path, capfd):
     [
         ("id", "columns: 'id' is no name with a type: write \"id long, amount double\""),
         ("id lon", "columns: unknown type 'lon': did you mean 'long'?"),
+        ("id varchar(10)", "columns: unknown type 'varchar(10)': did you mean 'varchar'?"),
         ("id long, ID long", "columns: 'ID' and 'id' differ only in case: Spark and Hive mix them up"),
         ("id long, id int", "columns: 'id' is there twice"),
         ("id decimal(99,2)", "columns: decimal(99,2): precision should be between 1 and 38"),
