@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import enum
 import operator
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -110,6 +111,10 @@ class Direction(enum.StrEnum):
     DESCENDING = "descending"
 
 
+_WITH_DIRECTION = re.compile(r"(.*\S)\s+(?:asc|desc)(?:ending)?", re.I | re.S)
+"""A sort key as SQL writes it. A column of such a name would be lacking in all rows, and decide nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class SortKey:
     """One custom sort column. It decides which of two rows with the same key is kept."""
@@ -122,6 +127,11 @@ class SortKey:
         """Accept "name", ("name", "descending") or a SortKey."""
         if isinstance(value, SortKey):
             return value
+        if isinstance(value, str) and (meant := _WITH_DIRECTION.fullmatch(value)):
+            raise InputError(
+                f"sort key {value!r}: write {meant[1]!r} to keep the row with the greatest value, and "
+                f"({meant[1]!r}, 'descending') (--sort-key {meant[1]}:descending) to keep that with the smallest"
+            )
         parts = (value, "ascending") if isinstance(value, str) else value
         if (
             not isinstance(parts, (list, tuple))

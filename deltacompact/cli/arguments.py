@@ -179,9 +179,9 @@ def _pair(text: str) -> tuple[str, str | None]:
     return name, value if equals else None
 
 
-def sort_keys_of(options: Sequence[str]) -> list[tuple[str, str]]:
+def sort_keys_of(options: Sequence[str]) -> list[str | tuple[str, str]]:
     """Parse "updated" and "updated:descending". For a column with a colon in its name, write the direction, too."""
-    keys = []
+    keys = list[str | tuple[str, str]]()
     for text in options:
         name, colon, direction = text.rpartition(":")
         if colon and direction.lower() in ("ascending", "descending"):
@@ -189,7 +189,7 @@ def sort_keys_of(options: Sequence[str]) -> list[tuple[str, str]]:
         elif colon and name:
             raise InputError(f"--sort-key {text}: {direction!r} is neither 'ascending' nor 'descending'")
         else:
-            keys.append((text, "ascending"))
+            keys.append(text)
     return keys
 
 

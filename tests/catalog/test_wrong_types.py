@@ -195,6 +195,11 @@ def test_the_message_names_argument_and_value(lake):
         (r"primary_keys holds 1 \(int\), it must hold strings", "compact", {"primary_keys": [1]}),
         (r"partitions is \{'day': 'a'\} \(dict\), it must be a list", "compact", {"partitions": {"day": "a"}}),
         (r"sort key \('a', 'b', 'c'\) is neither a name nor a pair", "create_table", {"sort_keys": [("a", "b", "c")]}),
+        (
+            r"sort key 'ts DESC': write 'ts' to keep the row with the greatest",
+            "create_table",
+            {"sort_keys": ["ts DESC"]},
+        ),
         (r"compression 'zip' is not a codec", "Settings", {"compression": "zip"}),
         (r"sources is 7 \(int\), it must be a list", "append_files", {"sources": 7}),
         (r"sources is 7 \(int\), it must be a string or a path", "append_files", {"sources": [7]}),

@@ -366,6 +366,10 @@ def test_the_class_of_a_key_has_the_right_article(tmp_path):
     ("words", "message"),
     [
         (["create", "LAKE", "u", "--key", "id"], "'--key'. Did you mean --partition-key, --primary-key or --sort-key?"),
+        (
+            ["create", "LAKE", "u", "--primary-key", "id", "--sort-key", "at desc"],
+            "(--sort-key at:descending) to keep that with the smallest",
+        ),
         (["append", "LAKE", "t", "f", "--op", "x"], "'--op'. Did you mean --operation or --operation-column?"),
         (["read", "LAKE", "t", "--columns", "id"], "'--columns'. Did you mean --column?"),
         (["show", "LAKE", "t", "--where", "id > 1"], "No such option '--where'."),

@@ -97,6 +97,10 @@ def test_rows_in_any_form_are_appended_alone_and_in_lists(catalog, form):
         (pd.Series([1]), "gives no rows"),
         (pl.Series([1]), "gives no rows"),
         (pa.array([1]), "gives no rows"),
+        (
+            pd.DataFrame({"o": [object()]}),
+            "inferring an Arrow data type; Conversion failed for column o with type object",
+        ),
         (np.ones(3), "item 1 of the list is a numpy.float64"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
@@ -417,7 +421,7 @@ def test_a_new_field_of_a_struct_in_a_text_is_news(tmp_path, catalog):
         ),
         ('"b": "x"', r"column 'b' is int64 .*, and this text has other values .*from number to string"),
         ('"s": {"x": "y"}', r"column 's' is struct<x: int64> .*, and this text has other values"),
-        ('"new": 1}\n{"id": 3, "new": "x"', "cannot be read: .*new.*changed from number to string in row 1"),
+        ('"new": 1}\n{"id": 3, "new": "x"', "line 2: 'new' is a string, in earlier lines a number"),
         ('"b": {"a": 5', "cannot be read"),
     ],
 )

@@ -180,7 +180,8 @@ def _reader(source: Any, name: str) -> pa.RecordBatchReader | None:
             batch = pa.record_batch(source)
             return pa.RecordBatchReader.from_batches(batch.schema, [batch])
     except (ValueError, TypeError, pa.ArrowNotImplementedError) as error:
-        raise InputError(f"{name} is {_kind(source)} that gives no rows: {text_of(error)}") from error
+        said = "; ".join(map(text_of, error.args))  # pyarrow names the column of a pandas frame apart
+        raise InputError(f"{name} is {_kind(source)} that gives no rows: {said}") from error
     return None
 
 
