@@ -16,8 +16,10 @@ import deltacompact
 from deltacompact.base.errors import InputError, StoreError
 from deltacompact.iceberg.table import other_heads as heads
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg_modes.maintain import orphans
 from deltacompact.iceberg_modes.maintain.maintain import Maintain
 from deltacompact.iceberg_modes.maintain.other_tables import signs
+from deltacompact.iceberg_modes.maintain.reach import manifests_of
 
 T = "ns.t"
 ID = pa.schema([("id", pa.int64())])
@@ -266,7 +268,7 @@ def test_what_an_older_head_reaches_stays(lake, lost, twice):
     assert sorted(row["id"] for row in lake.rows(T)) == [1, 2, 3]
 
 
-def test_a_snapshot_of_many_metadata_files_comes_once(lake, twice):
+def test_a_snapshot_of_many_metadata_files_is_read_once(lake, lost, twice, monkeypatch):
     theirs = twice.load_table(T)
     for tag in ("a", "b", "c"):
         theirs.manage_snapshots().create_tag(theirs.current_snapshot().snapshot_id, tag).commit()
@@ -275,6 +277,12 @@ def test_a_snapshot_of_many_metadata_files_comes_once(lake, twice):
     assert len(heads.other_heads(table)) == 3
     ids = [snapshot.snapshot_id for snapshot in theirs.snapshots()]
     assert [snapshot.snapshot_id for snapshot in heads.snapshots_elsewhere(table)] == ids
+    asked = []
+    monkeypatch.setattr(
+        orphans, "manifests_of", lambda *given, **how: asked.append(given[1]) or manifests_of(*given, **how)
+    )
+    remove_orphans(lake)
+    assert sorted(map(len, asked)) == sorted([len(table.metadata.snapshots), 0, 0, len(ids)])
 
 
 def test_a_table_with_two_names_in_one_catalog_is_refused(lake, lost):

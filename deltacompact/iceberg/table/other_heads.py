@@ -91,6 +91,11 @@ def snapshots_elsewhere(table: IcebergTable, wait: Callable[[float], None] = tim
     `refuse_newer` does, but not for a commit that lost a race to ours."""
     heads = other_heads(table, wait=wait)
     refuse_newer(table.metadata, (head for head in heads if not head.is_beside))
+    return snapshots_of(heads)
+
+
+def snapshots_of(heads: Iterable[OtherHead]) -> tuple[Snapshot, ...]:
+    """The snapshots of these heads, each once: most have the same ones."""
     return tuple({snapshot.manifest_list: snapshot for head in heads for snapshot in head.snapshots}.values())
 
 

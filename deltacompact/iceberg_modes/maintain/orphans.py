@@ -33,7 +33,7 @@ from deltacompact.iceberg.table import locations
 from deltacompact.iceberg.table.locations import folder_identity, identity_of
 from deltacompact.iceberg.table.metadata import PUBLICATION, TableMetadata
 from deltacompact.iceberg.table.metadata_files import is_metadata_file, metadata_document
-from deltacompact.iceberg.table.other_heads import OtherHead, other_heads, refuse_newer
+from deltacompact.iceberg.table.other_heads import OtherHead, other_heads, refuse_newer, snapshots_of
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes.maintain.options import MaintainOptions
 from deltacompact.iceberg_modes.maintain.other_tables import DECLARED, VERSION_HINT, Searched, signs
@@ -179,7 +179,7 @@ class RemoveOrphans:
             discard(folder, begun.values())
         return result
 
-    def _keep_other_heads(self, heads: Iterable[OtherHead], reached: _ReachedFiles) -> None:
+    def _keep_other_heads(self, heads: Collection[OtherHead], reached: _ReachedFiles) -> None:
         """Keep the files that another pointer of this table may reach: of an older head, by what it still has.
 
         Raises NotFoundError if a manifest of a newer one is missing.
@@ -190,9 +190,12 @@ class RemoveOrphans:
 
         for head in heads:
             reached.all[head.identity] = head.location
-            lists, manifests = manifests_of(self.store, head.snapshots, tolerant=not head.is_newer)
-            reached.all.update(self._named([*head.files, *manifests, *(file.location for file in lists)]))
-            each_live_file(self.store, manifests.values(), take, self.say, tolerant=not head.is_newer)
+            reached.all.update(self._named(head.files))
+        for is_newer in (True, False):
+            snapshots = snapshots_of(head for head in heads if head.is_newer is is_newer)
+            lists, manifests = manifests_of(self.store, snapshots, tolerant=not is_newer)
+            reached.all.update(self._named([*manifests, *(file.location for file in lists)]))
+            each_live_file(self.store, manifests.values(), take, self.say, tolerant=not is_newer)
 
     def _is_old(self, stat: ObjectStat) -> bool:
         return self.now_ms - stat.modified_s * 1000 > self.options.orphan_age_ms
