@@ -11,7 +11,7 @@ from sns_topic import topic  # noqa: F401
 
 import deltacompact
 from deltacompact import Settings, compact
-from deltacompact.base.errors import InputError
+from deltacompact.base.errors import CredentialsError
 from deltacompact.maintenance.check import check
 from deltacompact.maintenance.vacuum.vacuum import vacuum
 from deltacompact.storage.opening import open_object, open_store
@@ -113,7 +113,7 @@ def test_a_process_makes_its_clients_once_until_they_may_be_others(s3_catalog_ur
         patch.setenv("AWS_CONFIG_FILE", "/another/one")
         assert open_store(s3_catalog_uri).client is not first.client
     assert open_store(s3_catalog_uri).client is first.client
-    with pytest.raises(InputError, match="refused access"), first.asking("x"):
+    with pytest.raises(CredentialsError, match="refused access"), first.asking("x"):
         raise RequestFailed("ExpiredToken", "the token has expired", 400)
     assert open_store(s3_catalog_uri).client is not first.client
 

@@ -67,10 +67,10 @@ def starved(queue, state):
     dispatcher = dispatcher_of(queue, state, settings=DispatcherSettings(drain=True, max_sessions=2, lease_s=5))
     planning, starving, plan = threading.Event(), threading.Event(), Planner.__call__
 
-    def starved_plan(planner, instruction):
+    def starved_plan(planner, *asked):
         planning.set()
         starving.wait()
-        return plan(planner, instruction)
+        return plan(planner, *asked)
 
     def starve():
         """While job runs are planned, launched and followed; in the end it lets them be."""
