@@ -60,8 +60,8 @@ class Mirrored:
                     patched.setattr(type(self.source), "commit_bookmark", _dies)
                     self.run()
             case "mirror":
-                while self.run():
-                    pass
+                for _ in "12":  # a batch that was begun, which may say nothing, and what came since
+                    self.run()
                 if not twice(rows := self.rows()):
                     assert sorted(self.into.read().to_pylist(), key=str) == sorted(rows, key=str)
 
@@ -88,6 +88,7 @@ def twice(rows: list[dict[str, Any]]) -> bool:
 @example(MOVED, [], None)
 @example(MOVED, ["at"], WHERE)
 @example(TWICE, [], None)
+@example([("gone", "mon", 0), ("dies", "mon", 0), ("put", "mon", 0)], [], None)
 @given(STEPS, st.sampled_from([[], ["at"]]), st.sampled_from([None, WHERE]))
 def test_a_mirror_without_the_partitions_of_its_source_has_its_rows(steps, sort_keys, where):
     lake = Mirrored(sort_keys, where)
