@@ -59,6 +59,12 @@ def reopen(store, monkeypatch, **settings):
         monkeypatch.setattr(module, "ANSWERED", answered)
 
 
+def without_obstore(store, monkeypatch):
+    """The same store, which sends its requests by boto3."""
+    monkeypatch.setattr(store, "_clients", None)
+    monkeypatch.setattr(s3_objects, "usable", lambda: False)
+
+
 @contextlib.contextmanager
 def skipping_where_minio_cannot(words):
     try:
@@ -163,9 +169,8 @@ def test_a_conditional_put_knows_its_own_object_again(s3, fault):
 
 def test_the_first_put_of_a_process_knows_its_own_object_again(s3, monkeypatch):
     faulty, store = s3
-    monkeypatch.setattr(store, "_clients", None)
+    without_obstore(store, monkeypatch)
     faulty.fault = first("lost", method="PUT", key="slot")
-    monkeypatch.setattr(s3_objects, "usable", lambda: False)  # boto3's way
     assert store.put_if_absent("slot", b"ours") is True
     assert store.put_if_absent("slot", b"theirs") is False
     assert len([request for request in faulty.seen if "slot" in request.path and request.method == "PUT"]) == 3
@@ -178,8 +183,7 @@ def test_a_swap_of_an_object_that_is_gone_is_refused_whatever_happens_to_its_fir
 ):
     faulty, store = s3
     if not has_obstore:
-        monkeypatch.setattr(store, "_clients", None)
-        monkeypatch.setattr(s3_objects, "usable", lambda: False)
+        without_obstore(store, monkeypatch)
     faulty.fault = first(fault, method="PUT", key="slot")
     assert store.put_if_same("slot", b"ours", "0" * 32) is None
     faulty.fault = first(fault, method="PUT", key=SWAP_PROBE)
@@ -193,8 +197,7 @@ def test_a_swap_whose_answer_is_lost_and_that_meets_itself_then_knows_that_it_wo
     store.put("slot", b"before")
     etag = store.get_tagged("slot").etag
     if not has_obstore:
-        monkeypatch.setattr(store, "_clients", None)
-        monkeypatch.setattr(s3_objects, "usable", lambda: False)
+        without_obstore(store, monkeypatch)
     faults = iter(("lost", "409"))
     faulty.fault = lambda request: next(faults, None) if request.method == "PUT" and "slot" in request.path else None
     swapped = store.put_if_same("slot", b"ours", etag)
@@ -226,8 +229,7 @@ def test_who_may_not_delete_is_told_so_at_once(s3):
 def test_a_head_that_is_refused_without_a_word_speaks_of_the_credentials(s3, has_obstore, monkeypatch):
     faulty, store = s3
     if not has_obstore:
-        monkeypatch.setattr(store, "_clients", None)
-        monkeypatch.setattr(s3_objects, "usable", lambda: False)
+        without_obstore(store, monkeypatch)
     faulty.fault = lambda request: "400" if request.method == "HEAD" else None
     with pytest.raises(CredentialsError, match=r"tables/x: .*\(400\), as it does if the credentials have expired"):
         store.stat("x")
@@ -237,8 +239,7 @@ def test_a_head_that_is_refused_without_a_word_speaks_of_the_credentials(s3, has
 def test_a_store_that_does_not_know_conditional_puts_says_so_at_once(s3, has_obstore, monkeypatch):
     faulty, store = s3
     if not has_obstore:
-        monkeypatch.setattr(store, "_clients", None)
-        monkeypatch.setattr(s3_objects, "usable", lambda: False)
+        without_obstore(store, monkeypatch)
     faulty.fault = lambda request: "501" if "if-none-match" in {*map(str.lower, request.headers)} else None
     monkeypatch.setattr(s3_store, "_PROBED", set())
     with pytest.raises(InputError, match=r"put-if-absent: this store cannot do that \(NotImplemented\)"):
