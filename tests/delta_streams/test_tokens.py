@@ -122,6 +122,19 @@ def test_a_batch_that_is_divided_into_other_deltas_is_the_same_batch(catalog: De
         assert catalog.commit("t", ALL, deltas, None, token)[0].position in [delta.position for delta in first]
 
 
+@pytest.mark.parametrize("token", ["nightly", ("etl", 7)])
+@pytest.mark.parametrize("operation", ["upsert", "delete"])
+def test_a_plain_append_is_refused_with_the_token_of_a_batch_of_both_operations(
+    catalog: DeltaStreamCatalog, token: Any, operation: str
+) -> None:
+    """It was skipped: its rows were never there."""
+    events = pa.table({"op": ["I", "D"], "id": [1, 2]})
+    catalog.append("t", events, operation_column="op", token=token)
+    with pytest.raises(InputError, match=rf"stands for the \w+\+\w+ at position \d+, not for this {operation}:"):
+        catalog.append("t", rows(77), operation=operation, token=token)
+    assert not catalog.append("t", events, operation_column="op", token=token).committed
+
+
 def test_a_net_change_is_known_by_its_token_whatever_operations_it_has_in_this_release(
     catalog: DeltaStreamCatalog,
 ) -> None:

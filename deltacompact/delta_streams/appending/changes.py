@@ -158,7 +158,7 @@ class ChangesWriter:
     def _committed_before(self) -> tuple[Partition, tuple[Delta, ...]] | None:
         """The only partition, and what its log has of the token."""
         partition = self._partition({})
-        deltas = self._writer_of(partition).committed_by(self._terms.token)
+        deltas = self._writer_of(partition).committed_by(self._terms)
         return None if deltas is None else (partition, deltas)
 
     # Reading
@@ -327,7 +327,7 @@ class ChangesWriter:
             return part.partition, part.writer.commit_files(part.deltas, self._terms, self._begun_s, part.called)
         # The token of a net change names the change. Another release may divide it into other operations.
         kinds = tuple(kind for kind, _ in part.deltas) if self._options.in_order else None
-        known = part.writer.committed_by(self._terms.token, kinds)
+        known = part.writer.committed_by(self._terms, kinds)
         if known is None:
             raise ConflictError(f"partition {part.partition}: the log forgot token {self._terms.token}: append again")
         return part.partition, known

@@ -64,11 +64,21 @@ class CommitTerms:
     """The token of a commit, and the stream position of its first delta (None: from the clock).
 
     `schema_mode`: whether it may add columns. None: as the table says.
+    `one_operation`: the caller named the operation. What a batch of several leaves depends on the release.
     """
 
     position: int | None = None
     token: Token | None = None
     schema_mode: SchemaMode | None = None
+    one_operation: bool = False
+
+    def stand_for(self, committed: tuple[OperationType, ...], kinds: tuple[OperationType, ...]) -> bool:
+        """Whether deltas of these kinds may be a batch that the token has committed before.
+
+        How many deltas have a kind does not count. Of events that are read together, a release may supersede all that
+        make deltas of one kind.
+        """
+        return {*kinds} == {*committed} if self.one_operation else {*kinds} <= {*committed}
 
 
 class StreamWriter:
@@ -86,8 +96,9 @@ class StreamWriter:
 
     def append(self, tables: Any, operation: OperationType, keys: TableKeys | None, terms: CommitTerms) -> Delta:
         """Write rows, a file for each table, and commit them as one delta."""
+        terms = replace(terms, one_operation=True)
         begun_s = self._catalog.clock()
-        if (known := self.committed_by(terms.token, (operation,))) is not None:
+        if (known := self.committed_by(terms, (operation,))) is not None:
             return known[0]
         written = (self.write(rows, operation, keys) for rows in incoming(tables))
         return self._commit_taken(operation, written, terms, begun_s)
@@ -102,8 +113,9 @@ class StreamWriter:
         content_type: ContentType | None,
     ) -> Delta:
         """Commit files as one delta: copies, or with `reference` the files themselves."""
+        terms = replace(terms, one_operation=True)
         begun_s = self._catalog.clock()
-        if (known := self.committed_by(terms.token, (operation,))) is not None:
+        if (known := self.committed_by(terms, (operation,))) is not None:
             return known[0]
         kinds = {content_type or formats.content_type_of(source) for source in sources}
         is_text = not kinds.isdisjoint(formats.UNTYPED)
@@ -182,7 +194,7 @@ class StreamWriter:
         def decide(state: StreamState) -> Entry | None:
             outcome.clear()
             if terms.token and (known := state.known(terms.token)):
-                outcome.append(_skipped(self._table_id, terms.token, known, kinds))
+                outcome.append(_skipped(self._table_id, terms, known, kinds))
                 return None
             if state.compacted and state.compacted.source_table_id != self._table_id:
                 raise is_destination(self._table_id, state.compacted.source_table_id)
@@ -270,7 +282,7 @@ class StreamWriter:
         return token is not None and log.exists() and log.recent().known(token) is not None
 
     def committed_by(
-        self, token: Token | None, kinds: tuple[OperationType, ...] | None = None
+        self, terms: CommitTerms, kinds: tuple[OperationType, ...] | None = None
     ) -> tuple[Delta, ...] | None:
         """The deltas that the token committed before: their data need not be written again. None: the token is new.
 
@@ -278,12 +290,12 @@ class StreamWriter:
         the token stands for other operations.
         """
         log = self._catalog.log(self._table_id, self._partition)
-        if token is None or not log.exists():
+        if terms.token is None or not log.exists():
             return None
-        known = log.recent().known(token)
+        known = log.recent().known(terms.token)
         if known is None:
             return None
-        return _skipped(self._table_id, token, known, kinds or known.operations or (OperationType.UPSERT,))
+        return _skipped(self._table_id, terms, known, kinds or known.operations or (OperationType.UPSERT,))
 
     # Time
 
@@ -314,18 +326,20 @@ def _positioned(deltas: Deltas, first: int) -> tuple[Delta, ...]:
     )
 
 
-def _skipped(table_id: str, token: Token, known: TokenCommit, kinds: tuple[OperationType, ...]) -> tuple[Delta, ...]:
+def _skipped(
+    table_id: str, terms: CommitTerms, known: TokenCommit, kinds: tuple[OperationType, ...]
+) -> tuple[Delta, ...]:
     """The deltas that a known token committed. They have files as long as they are not compacted.
 
-    Raises InputError if the token did not commit these operations: then two batches have the same token. How many
-    deltas have an operation does not count, nor one that only the commit had: what is read together supersedes more
-    events in one release than in another.
+    Raises InputError if the token stands for other operations: then two batches have the same token.
     """
+    token = terms.token
+    assert token is not None
     why = f"token {token} known since position {known.position}"
     if token.sequence is not None and token.sequence != known.sequence:
         why = f"{why}, where its producer is at sequence {known.sequence}"
         return tuple(Delta(known.position, kind, skipped=why) for kind in kinds)
-    if known.operations and not {*kinds} <= {*known.operations}:
+    if known.operations and not terms.stand_for(known.operations, kinds):
         committed, asked = ("+".join(operations) for operations in (known.operations, kinds))
         raise InputError(
             f"table {table_id!r}: token {token} stands for the {committed} at position {known.position}, not for this "
