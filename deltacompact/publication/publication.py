@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from deltacompact.base.errors import ConflictError, InputError, SchemaError
+from deltacompact.base.errors import ConflictError, InputError, NotFoundError, SchemaError
 from deltacompact.base.model import ContentType, OperationType, Partition, Readers
 from deltacompact.base.partitions import done_for_each
 from deltacompact.base.wording import counted, one_line
@@ -218,10 +218,15 @@ class _Publishing:
 
     def _streams(self) -> tuple[list[_ShownStream], list[tuple[Partition, Exception]]]:
         """The streams that can be shown, and why the others cannot."""
-        return done_for_each(self._partitions, self._stream, self._catalog.at_once)
+        found, errors = done_for_each(self._partitions, self._stream, self._catalog.at_once)
+        return [stream for stream in found if stream is not None], errors
 
-    def _stream(self, partition: Partition) -> _ShownStream:
-        state = self._catalog.state(self._table_id, partition, strictly=True)
+    def _stream(self, partition: Partition) -> _ShownStream | None:
+        """None: the table is a destination, and this partition of its source was never compacted into it."""
+        try:
+            state = self._catalog.state(self._table_id, partition, strictly=True)
+        except NotFoundError:
+            return None
         if state.compacted is None:
             return _ShownStream(partition, state, pa.schema([]))
         where = f"table {self._table_id!r}, partition {partition}"

@@ -7,6 +7,7 @@ import decimal
 import json
 import logging
 import time
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -501,6 +502,23 @@ def test_a_destination_is_published_too(orders):
     )
     assert result.publication.target == target
     assert orders.lake.rows("ns.flat") == [{"id": 1}, {"id": 2}]
+
+
+def test_a_partition_that_was_never_compacted_into_a_published_destination_is_left_out(by_day):
+    """All job runs of such a table failed after their sessions."""
+    catalog, flat = by_day.catalog, f"iceberg://{by_day.lake.name}/ns.flat"
+    compact = partial(
+        deltacompact.compact, T, delta_catalog_client=catalog, settings=LOCAL, destination_compacted_table_id="flat"
+    )
+    catalog.append(T, pa.table({"id": [1]}), {"day": "1"})
+    compact()
+    catalog.publish("flat", flat)
+    retracted = catalog.append(T, pa.table({"id": [2]}), {"day": "2"})
+    catalog.table(T).retract(retracted.position, {"day": "2"})
+    catalog.append(T, pa.table({"id": [3]}), {"day": "1"})
+    publication = compact().publication
+    assert publication.error is None
+    assert [row["id"] for row in by_day.lake.rows("ns.flat")] == [1, 3]
 
 
 def test_what_is_declared_before_the_first_compaction_is_created_by_it(orders):
