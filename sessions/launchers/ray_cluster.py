@@ -27,7 +27,7 @@ import yaml
 from deltacompact.base.errors import InputError, StoreError
 from deltacompact.base.wording import one_line
 from deltacompact.planning import sizing
-from deltacompact.storage.s3_access import aws_client
+from deltacompact.storage.s3_access import S3Settings, aws_client
 from sessions.launchers import ray_jobs
 from sessions.launchers.launcher import GroupSpec, GroupStatus
 from sessions.launchers.tools import (
@@ -176,7 +176,9 @@ class RayClusterLauncher:
     def launched(self) -> Iterator[Launched]:
         """The running clusters of this state, found by their tags."""
         region = self._options.region or self._template["provider"]["region"]
-        pages = aws_client("ec2", region, _LISTED_WITHIN_S).get_paginator("describe_instances")
+        # `ray up` knows boto3's own chain alone. The settings of S3 may be those of another store, or of a lake's role.
+        ec2 = aws_client("ec2", region, _LISTED_WITHIN_S, S3Settings())
+        pages = ec2.get_paginator("describe_instances")
         states = {"Name": "instance-state-name", "Values": ["pending", "running"]}
         ours = {"Name": f"tag:{STATE}", "Values": [self._state_uri]}
         seen: dict[str, Launched] = {}

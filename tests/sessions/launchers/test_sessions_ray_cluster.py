@@ -391,9 +391,11 @@ def test_one_that_will_not_go_holds_no_other_up_and_is_tried_again() -> None:
 
 
 def test_clusters_are_listed_from_ec2_by_their_tags(
-    moto_endpoint: str, ray: StandIn, launcher: RayClusterLauncher
+    moto_endpoint: str, ray: StandIn, launcher: RayClusterLauncher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import boto3
+
+    monkeypatch.setenv("DELTACOMPACT_S3_PROFILE", "another-store")  # `ray up` knows nothing of it
 
     ec2 = boto3.client("ec2", region_name="us-east-1")
     image = ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
