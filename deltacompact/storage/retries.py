@@ -48,6 +48,9 @@ class SharedBackoff:
     DOUBLED_S = 5.0
     LEAST_PER_S = 4.0
 
+    _DOUBLED_MAX = 64
+    """After so many doublings any limit has ended. More of them overflow a float."""
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._cut_per_s: float | None = None
@@ -83,7 +86,7 @@ class SharedBackoff:
     def _per_s(self, now: float) -> float | None:
         if self._cut_per_s is None:
             return None
-        per_s: float = self._cut_per_s * 2 ** ((now - self._cut_at_s) / self.DOUBLED_S)
+        per_s: float = self._cut_per_s * 2 ** min(self._DOUBLED_MAX, (now - self._cut_at_s) / self.DOUBLED_S)
         if per_s > 2 * max(self.LEAST_PER_S, self._too_much_per_s):
             self._cut_per_s = None
         return self._cut_per_s and per_s

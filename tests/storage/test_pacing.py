@@ -20,6 +20,7 @@ from deltacompact.executors.local import LocalExecutor
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.storage.objects import ObjectStat
+from deltacompact.storage.retries import SharedBackoff
 from deltacompact.storage.throttle import BURST_S, Pace, PacedStore, paced
 
 
@@ -173,3 +174,18 @@ def test_a_task_that_waits_for_its_pace_ends_with_its_executor_and_with_no_other
     executors[1].stop()
     with pytest.raises(KeyboardInterrupt):
         executors[1].get(going_on.stats)
+
+
+@pytest.mark.parametrize("idle_s", [60, 86 * 60, 30 * 24 * 3600])
+def test_requests_have_no_limit_after_idle_hours_since_a_slow_down(monkeypatch, idle_s):
+    """After 85 minutes every request of the process failed: the rate, doubled every 5 s, overflowed."""
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    backoff = SharedBackoff()
+    backoff.turn_s()
+    backoff.throttled()
+    assert [backoff.turn_s() for _ in range(2)][1] > 0
+    now[0] += idle_s
+    assert [backoff.turn_s() for _ in range(100)] == [0.0] * 100
+    backoff.throttled()
+    assert [backoff.turn_s() for _ in range(2)][1] > 0
