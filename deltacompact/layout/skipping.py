@@ -15,6 +15,7 @@ the file is opened.
 from __future__ import annotations
 
 import enum
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from functools import reduce
 from operator import and_
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from deltacompact.base import compute as pc
@@ -156,5 +158,15 @@ def _of_column(field: pa.Field, known: KnownColumn, kind: _ValueKind) -> pc.Expr
             return valid
         if low == high and not pa.types.is_floating(field.type):  # zeros have signs
             return column == low
+    if pa.types.is_float32(field.type):
+        low, high = _neighbour(low, -math.inf), _neighbour(high, math.inf)
     above = valid if low is None else valid & (column >= low)
     return above if high is None else above & (column <= high)
+
+
+def _neighbour(bound: pa.Scalar | None, towards: float) -> pa.Scalar | None:
+    """The next float32 after a bound. Arrow compares bounds with the doubles of a set as they are, but rows with those
+    doubles as float32: 0.1 lies outside of 0.1f to 0.1f, and `isin([0.1])` is true for 0.1f."""
+    if bound is None:
+        return None
+    return pa.scalar(np.nextafter(np.float32(bound.as_py()), np.float32(towards)), pa.float32())

@@ -76,6 +76,8 @@ def conditions(draw, names, depth=3):
     if made == 0:
         return column.is_null(nan_is_null=draw(st.booleans())) if draw(st.booleans()) else column.is_valid()
     if made == 1:
+        if name in NUMBERS and draw(st.booleans()):
+            values, type_ = st.sampled_from([-1.5, 0.1, 2.0]), pa.float64()
         some = draw(st.lists(st.none() | values, max_size=3))
         return column.isin(pa.array(some, type_))
     if made == 2 and name in NUMBERS:
@@ -157,6 +159,17 @@ def test_bounds_that_contradict_each_other_and_filters_that_do_not_fit_skip_noth
     assert may_match(X > 5, FLOATS, [{"x": backwards}]) == [True]
     assert may_match(X == "text", FLOATS, [{"x": KnownColumn(**FROM_1_TO_3)}]) == [True]
     assert may_match(pc.field("y") > 5, FLOATS, [{"x": KnownColumn(**FROM_1_TO_3)}]) == [True]
+
+
+@pytest.mark.parametrize("value", [0.1, -0.1, 0.7, 1e-45, 3e38, -3e38, 1e300, math.inf, -math.inf])
+def test_a_set_of_doubles_holds_the_float32_next_to_each(value):
+    """0.1f is a little more than 0.1. A file of it was skipped, and a file of 0.1f and 0.5f was not."""
+    files, wanted = [pa.table({"f": pa.array(some, pa.float32())}) for some in ([value], [value, 0.5])], [value]
+    condition = pc.field("f").isin(pa.array(wanted, pa.float64()))
+    assert [table.filter(condition).num_rows for table in files] == [1, 1]
+    known = [{"f": known_of(table["f"], lambda _: 9)} for table in files]
+    assert may_match(condition, files[0].schema, known) == [True, True]
+    assert may_match(pc.field("f").isin([12.5]), files[0].schema, known[:1]) == [False]
 
 
 def test_a_filter_by_many_columns_has_few_cases():
