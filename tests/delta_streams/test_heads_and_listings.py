@@ -8,6 +8,7 @@ t/p=1/vacuum.json, and a seal was removed   nothing is deleted
 from __future__ import annotations
 
 import json
+import threading
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -138,6 +139,20 @@ def test_the_hint_of_an_older_release_is_followed() -> None:
         assert lake.fresh().state("t", lake.partition()).version == head["version"]
         lake.append(0)
         lake.assert_sound()
+
+
+def test_the_bodies_of_the_entries_that_a_head_repeats_are_fetched_side_by_side(monkeypatch) -> None:
+    """After 99 long entries, a process read 99 bodies one after another before it could append or read."""
+    lake, get = Lake(1, LogLimits(entry_bytes_max=100)), MemoryStore.get
+    all_asked = threading.Barrier(3, timeout=5)  # for the bodies of `opened` and of two commits
+
+    def awaited(store: MemoryStore, path: str) -> bytes:
+        if "/manifest/" in path:
+            all_asked.wait()
+        return get(store, path)
+
+    monkeypatch.setattr(MemoryStore, "get", awaited)
+    assert len(lake.fresh().state("t", lake.partition()).commits) == 2
 
 
 # --- listings --------------------------------------------------------------------------------------------------------

@@ -36,6 +36,9 @@ from deltacompact.delta_streams.paths import StreamPaths
 from deltacompact.storage.certain_put import Effect, put_certainly
 from deltacompact.storage.objects import Fetches, ObjectStat, ObjectStore
 
+ENTRIES_AT_ONCE = 16
+"""How many entries of a log are fetched at a time."""
+
 ReadEntry = tuple[Entry, str | None]
 """An entry, and the path of its body. None: the body is not an object of its own."""
 
@@ -97,7 +100,7 @@ class LogObjects:
         if len(sequences) <= 2:
             yield from (self.read(version, sequence) for sequence in sequences)
         else:
-            with ThreadPoolExecutor(16) as threads:
+            with ThreadPoolExecutor(ENTRIES_AT_ONCE) as threads:
                 yield from threads.map(lambda sequence: self.read(version, sequence), sequences)
 
     def opened(self, version: str) -> Opened | None:

@@ -14,11 +14,11 @@ from collections.abc import Container
 from dataclasses import replace
 
 from deltacompact.base.errors import DeltaCompactError, NotFoundError
-from deltacompact.base.partitions import READ_AT_ONCE, both
+from deltacompact.base.partitions import READ_AT_ONCE, both, side_by_side
 from deltacompact.delta_streams.log import checkpoints, heads
 from deltacompact.delta_streams.log.entries import dump
 from deltacompact.delta_streams.log.heads import StreamHead
-from deltacompact.delta_streams.log.objects import LogObjects
+from deltacompact.delta_streams.log.objects import ENTRIES_AT_ONCE, LogObjects
 from deltacompact.delta_streams.log.state import StreamState, replay
 from deltacompact.delta_streams.paths import GENESIS
 from deltacompact.storage.objects import ObjectStat
@@ -57,10 +57,15 @@ class StoredHead:
         known = checkpoints.read(objects, head.version, head.first) if head.first else None
         if known is None and head.first:
             raise NotFoundError("a vacuum deleted the checkpoint, because there is a newer one")
-        entries = []
-        for sequence, document in enumerate(head.entries, head.first):
+        numbered = list(enumerate(head.entries, head.first))
+        for sequence, document in numbered:
             objects.recent.add(head.version, sequence, dump(document))
-            entries.append(objects.decoded(document, objects.paths.entry(head.version, sequence)))
+        bodies = sum("body" in document for document in head.entries)
+        entries = side_by_side(
+            numbered,
+            lambda entry: objects.decoded(entry[1], objects.paths.entry(head.version, entry[0])),
+            max(1, min(ENTRIES_AT_ONCE, bodies)),
+        )
         objects.recent.written[head.version] = head.tail
         return replay(head.version, entries, known)
 
