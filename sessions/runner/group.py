@@ -23,7 +23,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from deltacompact import DeltaStreamCatalog, SessionResult
-from deltacompact.base.errors import ClusterError, CorruptionError, InputError, Interrupted, StoreError
+from deltacompact.base.errors import ClusterError, CorruptionError, InputError, Interrupted, PassingError
 from deltacompact.base.wording import one_line
 from deltacompact.catalog.opening import is_iceberg_catalog, open_catalog
 from deltacompact.job import Request
@@ -157,11 +157,16 @@ class GroupRun:
         return _outcome(done), done.nothing_to_do
 
     def _check_there(self, catalog: DeltaStreamCatalog, report: SessionReport, version: str | None) -> None:
-        """Raises NotFoundError for a table that was dropped meanwhile. If the store does not answer, nothing
-        happens."""
+        """Raises NotFoundError for a table that was dropped meanwhile. If the store does not answer, nothing happens.
+
+        `version`: what the session has published. The first version makes a destination, so without one it may be
+        missing because it was never made.
+        """
         asked = self._instruction
-        tables = [asked.source_table_id, asked.destination_compacted_table_id or asked.source_table_id]
-        with contextlib.suppress(StoreError):
+        tables = [asked.source_table_id]
+        if version is not None and asked.destination_compacted_table_id is not None:
+            tables.append(asked.destination_compacted_table_id)
+        with contextlib.suppress(PassingError):
             check_there(catalog.store, tables, report.session.engine_session_id, version)
 
     @staticmethod

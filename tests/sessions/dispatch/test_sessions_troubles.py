@@ -1096,6 +1096,44 @@ def test_a_trouble_that_a_session_has_left_is_not_the_published_tables(world, mo
     assert world.run.state is JobRunState.SUCCEEDED and len(shown.asked) == asked + 2 and not world.run.unshown
 
 
+# --- another table as destination ---------------------------------------------------------------------------------
+
+
+def test_a_first_compaction_into_another_table_resumes_what_a_passing_error_left(world):
+    """Its first version makes that table, so it was taken for one that was dropped, and the work was deleted."""
+    world.append(1, 2)
+    world.append(2, 3)
+    world.submit(destination_compacted_table_id="flat", settings={**DOCUMENT["settings"], "rows_per_round": 2})
+    real, failed = world.asked, []
+
+    def asked(kind, path, act):
+        if "round-00002" in path and kind == "put_if_absent" and not failed:
+            failed.append(path)
+            raise StoreError("S3 answered 503: slow down")
+        return real(kind, path, act)
+
+    world.catalog.store._intercept = asked
+    world.work()
+    assert failed and world.session.trouble.cause == Cause.UNREACHABLE
+    world.work_until_it_ends()
+    assert world.run.state is JobRunState.SUCCEEDED and world.session.outcome.live == 3
+    assert world.session.outcome.rounds_resumed == 1
+
+
+def test_a_table_without_deltas_has_nothing_to_do_for_another_table(world):
+    delta = world.catalog.append("t", pa.table({"id": [1]}))
+    world.submit(destination_compacted_table_id="flat")
+    launch = world.launcher.launch
+
+    def launch_late(spec):
+        deltacompact.DeltaStreamCatalog(world.lake).table("t").retract(delta.position)
+        launch(spec)
+
+    world.launcher.launch = launch_late
+    world.work()
+    assert world.run.state is JobRunState.SUCCEEDED and world.session.state is SessionState.NOTHING_TO_DO
+
+
 # --- a table that is dropped ---------------------------------------------------------------------------------------
 
 
