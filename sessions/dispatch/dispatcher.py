@@ -3,7 +3,7 @@
     receive   takes messages while there are free places; each message is accepted once, see intake.py
     sweep     claims open job runs without a dispatcher, or whose dispatcher fell silent, see open_job_runs.py
     work      one thread for each job run that we hold, see job_run_work.py
-    renew     renews every lease after a third of its time, in a thread of its own
+    renew     renews every lease after a third of its time, each in a thread of its own: a slow one holds up no other
     reap      ends clusters that no living job run owns
     say       puts our sign of life, in a thread of its own, so that no sweep delays it. The reply has the store's time
 
@@ -60,6 +60,12 @@ class _Holding:
     held: HeldJobRun
     thread: threading.Thread
     renewed_s: float
+    renewal: threading.Thread | None = None
+
+    def is_due(self, every_s: float) -> bool:
+        """Whether the lease must be renewed, and nobody does that now."""
+        under_way = self.renewal is not None and self.renewal.is_alive()
+        return not self.held.lost and not under_way and time.monotonic() - self.renewed_s >= every_s
 
 
 class Dispatcher:
@@ -281,11 +287,16 @@ class Dispatcher:
 
     def _renew_for_ever(self) -> None:
         while not self._gone.wait(min(_TICK_S, self._settings.lease_s / 20)):
-            with self._lock:
-                holdings = list(self._holding.values())
-            for holding in holdings:
-                if not holding.held.lost and time.monotonic() - holding.renewed_s >= self._settings.lease_s / 3:
-                    self._renew(holding)
+            self._guarded(self._renew_due)
+
+    def _renew_due(self) -> None:
+        """Begin the renewals that are due. Each may wait for its request, and for a change of its job run."""
+        with self._lock:
+            due = [holding for holding in self._holding.values() if holding.is_due(self._settings.lease_s / 3)]
+        for holding in due:
+            renewal = threading.Thread(target=self._renew, args=(holding,), name="renew", daemon=True)
+            renewal.start()
+            holding.renewal = renewal
 
     @staticmethod
     def _renew(holding: _Holding) -> None:

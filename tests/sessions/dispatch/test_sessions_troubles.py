@@ -33,6 +33,7 @@ from sessions.base.troubles import Cause, RetryPolicy, cause_of
 from sessions.cli.dispatch import dispatcher_of
 from sessions.dispatch import admission as admission_module
 from sessions.dispatch import attempts as attempts_module
+from sessions.dispatch import dispatcher as dispatcher_module
 from sessions.dispatch import job_run_work, showing
 from sessions.dispatch.admission import Admission
 from sessions.dispatch.dispatcher import Dispatcher
@@ -839,6 +840,25 @@ def test_a_mark_of_a_life_that_never_began_goes_after_an_hour(tmp_path, monkeypa
     assert state.job_run("run-1").value.state is JobRunState.CANCELLED
     assert retry(state, "run-1").life == 1 and len(state.open_job_runs()) == 1
     dispatcher._launcher.close()
+
+
+def test_a_lease_whose_renewal_hangs_costs_no_other_job_run_its_lease(world):
+    intake = Intake(world.queue, world.state, AllowList(("/lake",)))
+    dispatcher = Dispatcher(world.queue, intake, world.state, world.means)
+    hung, renewed, begun = threading.Event(), threading.Event(), []
+    slow = SimpleNamespace(lost=False, renew=lambda: begun.append("slow") or hung.wait(20))
+    quick = SimpleNamespace(lost=False, renew=lambda: begun.append("quick") or renewed.set())
+    for name, held in (("slow", slow), ("quick", quick)):
+        dispatcher._holding[name] = dispatcher_module._Holding(held, threading.current_thread(), -1e9)
+    renewing = threading.Thread(target=dispatcher._renew_for_ever)
+    renewing.start()
+    try:
+        assert renewed.wait(5)
+        assert begun == ["slow", "quick"]
+    finally:
+        dispatcher._gone.set()
+        hung.set()
+        renewing.join()
 
 
 # --- the policy ----------------------------------------------------------------------------------------------------
