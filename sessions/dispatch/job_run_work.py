@@ -189,7 +189,7 @@ class JobRunWork:
 
     def _show_and_end(self, instruction: Instruction) -> None:
         """Show what was compacted, and end the job run; or give it back until another try."""
-        within_s = min(self._means.showing.within_s, self._means.settings.give_up_after_s)
+        within_s = self._means.showing.within_s
         showing = Showing(instruction, self._all_sessions(), self._means.showing)
         try:
             error = self._try_to_show(showing, within_s)
@@ -199,8 +199,8 @@ class JobRunWork:
             return
         unshown = error.text if error else None
         if error and error.cause and not self._held.run.cancelling:
-            before, policy = self._trouble_of(showing, error), RetryPolicy(within_s, tries=1)
-            unshown = self._put_off(before, error.cause, error.text, policy, unshown=True)
+            policy = RetryPolicy(min(within_s, self._means.settings.give_up_after_s), tries=1)
+            unshown = self._put_off(self._trouble_of(showing, error), error.cause, error.text, policy, unshown=True)
             if unshown is None:
                 return
         if unshown is not None:

@@ -1052,6 +1052,33 @@ def test_a_published_table_that_hangs_is_one_that_does_not_answer_and_others_hav
     assert world.run.state is JobRunState.SUCCEEDED and shown.asked and not hung.is_set()
 
 
+def test_who_gives_up_at_once_waits_for_a_published_table_that_is_slow(world, monkeypatch):
+    shown, waited_for = Shown(world, monkeypatch), threading.Event()
+    real, join = shown.show, Showing.join
+
+    def joined(showing, within_s):
+        waited_for.set()
+        join(showing, within_s)
+
+    monkeypatch.setattr(Showing, "join", joined)
+    monkeypatch.setattr(publication, "show_compacted", lambda *asked: waited_for.wait(10) and real(*asked))
+    world.means = replace(world.means, settings=replace(SETTINGS, give_up_after_s=0.0))
+    world.append(1)
+    world.submit()
+    world.work()
+    assert world.run.state is JobRunState.SUCCEEDED and shown.asked
+
+
+def test_who_gives_up_at_once_tries_to_show_once(world, monkeypatch):
+    shown = Shown(world, monkeypatch, StoreError("503"))
+    world.means = replace(world.means, settings=replace(SETTINGS, give_up_after_s=0.0))
+    world.append(1)
+    world.submit()
+    world.work()
+    assert world.run.state is JobRunState.FAILED and len(shown.asked) == 1
+    assert "given up after 0 s (1 try)" in world.run.error
+
+
 def test_a_place_is_waited_for_until_nobody_wants_it_any_more(world):
     places = ShowingPlaces(1)
     first, second = (Mock(lasted_s=0.0, **{"is_alive.return_value": True}) for _ in range(2))
