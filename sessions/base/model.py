@@ -307,6 +307,7 @@ class JobRun:
     nearest_sla_s       the nearest SLA that can be promised, if the desired one cannot
     cpus_needed         the number of CPUs that would keep the desired SLA; None: no number would
     launchers           the launchers that its sessions are planned for
+    failures            errors of the dispatchers that worked on it, which were not its sessions' and did not pass
     failed_session_ids  of its sessions, those that have failed
     unshown             the published table does not show what its sessions have compacted; `error` says why, until then
                         `trouble`
@@ -338,6 +339,7 @@ class JobRun:
     earlier: tuple[Ending, ...] = ()
     failed_session_ids: tuple[str, ...] = ()
     unshown: bool = False
+    failures: int = 0
 
     @property
     def life(self) -> int:

@@ -6,6 +6,8 @@ worked     each group is started and followed, see group_work.py
 shown      in the table to which the destination is published, see showing.py
 ended      SUCCEEDED, or FAILED if a session has failed, or the published table does not show what was compacted
 
+a record is gone or damaged    FAILED: nobody would ever end it, and it would hold up the job runs of its stream
+an error that we do not know   given back; FAILED after as many as a session may have failures
 told to stop     launches nothing more, lets running groups end, gives the lease back
 cancelled        the same, but ends running groups; published versions stay, and are shown
 lease lost       terminates its groups: another dispatcher works on
@@ -16,7 +18,7 @@ from __future__ import annotations
 import logging
 import time
 
-from deltacompact.base.errors import DeltaCompactError, InputError
+from deltacompact.base.errors import CorruptionError, DeltaCompactError, InputError, NotFoundError
 from deltacompact.base.wording import counted, one_line
 from sessions.base.logs import about
 from sessions.base.model import JobRunSession, JobRunState, SessionPlan, SessionState, Trouble
@@ -58,14 +60,16 @@ class JobRunWork:
     def run(self) -> None:
         """Bring the job run to its end, or give it back."""
         with about(job_run=self._held.run.id, epoch=self._held.epoch):
+            unexpected: Exception | None = None
             try:
                 self._work()
             except LeaseLostError as lost:
                 _LOG.warning("%s", lost)
             except Exception as error:
                 _LOG.error("job run %s: %s", self._held.run.id, one_line(error), exc_info=True)
+                unexpected = error
             finally:
-                self._let_go()
+                self._let_go(unexpected)
 
     def _work(self) -> None:
         try:
@@ -231,6 +235,17 @@ class JobRunWork:
         began_s = self._means.clock() - showing.lasted_s
         return Trouble(error.cause, error.text, began_s, 0, began_s)
 
+    def _failed_by(self, error: Exception) -> None:
+        """Count an error that does not pass. End the job run after enough of them, and at once if one of its records
+        is gone or damaged."""
+        failures, text = self._held.run.failures + 1, one_line(error)
+        if isinstance(error, NotFoundError | CorruptionError):
+            self._end(text)
+        elif failures >= self._means.settings.tries:
+            self._end(f"failed {counted(failures, 'time')}: {text}")
+        else:
+            asking(lambda: self._held.change(failures=failures))
+
     def _failure(self) -> str | None:
         """Why the job run has failed. None: no session has failed, or the job run was cancelled."""
         sessions, failed = self._all_sessions(), self._failed()
@@ -264,12 +279,15 @@ class JobRunWork:
     def _failed(self) -> list[JobRunSession]:
         return [session for session in self._all_sessions() if session.state is SessionState.FAILED]
 
-    def _let_go(self) -> None:
-        """End all groups, and give the job run back: other dispatchers may claim it."""
+    def _let_go(self, unexpected: Exception | None) -> None:
+        """End all groups, and give the job run back: other dispatchers may claim it, unless an error has ended it."""
         if self._groups:
             self._group_work.let_go(self._groups)
         if not self._held.lost:
             try:
-                self._held.release()
+                if unexpected is not None and cause_of(unexpected) is None:
+                    self._failed_by(unexpected)
+                if not self._held.lost:
+                    self._held.release()
             except (LeaseLostError, DeltaCompactError) as error:
                 _LOG.warning("job run %s was not given back: %s", self._held.run.id, one_line(error))

@@ -590,6 +590,51 @@ def test_a_partition_that_never_answers_holds_up_no_other(world):
     assert world.run.state is JobRunState.FAILED and world.run.failed_session_ids == (two.id,)
 
 
+# --- records that cannot be read, and errors that nobody knows ------------------------------------------------------
+
+
+@pytest.mark.parametrize("harm", ["gone", "damaged"])
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_a_job_run_whose_session_has_no_record_fails_and_says_so(world, harm, cancelled):
+    """It was claimed again every five seconds, for ever, and the next job runs of its stream waited."""
+    world.append(1)
+    world.submit()
+    world.launcher.fails = GroupStatus(GroupState.ENDED, 1, "VcpuLimitExceeded", Cause.LAUNCH)
+    world.work()
+    paths = [stat.path for stat in world.state.store.list("job-runs/run-1/sessions/")]
+    world.state.store.delete(paths)
+    if harm == "damaged":
+        world.state.store.put(paths[0], b"{")
+    if cancelled:
+        assert cancel(world.state, "run-1").cancelling
+    world.work()
+    assert world.run.state is JobRunState.FAILED and "job-runs/run-1/sessions/all" in world.run.error
+    assert world.state.open_job_runs() == []
+
+
+def test_a_job_run_that_always_meets_an_unknown_error_fails_with_it(world, monkeypatch):
+    world.append(1)
+    world.submit()
+    monkeypatch.setattr(JobRunWork, "_round", Mock(side_effect=ValueError("?")))
+    for failures in (1, 2):
+        world.work()
+        assert (world.run.state, world.run.failures) == (JobRunState.RUNNING, failures)
+    world.work()
+    assert (world.run.state, world.run.error) == (JobRunState.FAILED, "failed 3 times: ValueError: ?")
+    assert world.state.open_job_runs() == []
+    assert retry(world.state, "run-1").failures == 0
+
+
+@pytest.mark.parametrize(("error", "cause"), PASSING)
+def test_what_passes_is_no_failure_of_a_job_run(world, monkeypatch, error, cause):
+    world.append(1)
+    world.submit()
+    monkeypatch.setattr(JobRunWork, "_round", Mock(side_effect=error))
+    for _ in range(SETTINGS.tries + 1):
+        world.work()
+    assert (world.run.state, world.run.failures) == (JobRunState.RUNNING, 0)
+
+
 # --- retry and cancel ----------------------------------------------------------------------------------------------
 
 
