@@ -61,6 +61,10 @@ class KubeOptions:
 def render(spec: GroupSpec, prices: Prices, options: KubeOptions) -> dict[str, Any]:
     """The RayJob of one group of sessions. Pure. Raises ValueError for a node type without a price."""
     node, name = prices.node(spec.node_type), cluster_name(spec.id)
+    head = _pod("ray-head", f"{_HEAD_CPUS}", _HEAD_GIB * sizing.GIB, options)
+    grows = spec.workers_initial < spec.workers_max
+    if grows:  # Ray's autoscaler runs in the head's pod, and asks Kubernetes for workers; KubeRay gives it the role
+        head["spec"]["automountServiceAccountToken"] = True
     return {
         "apiVersion": "ray.io/v1",
         "kind": "RayJob",
@@ -80,11 +84,11 @@ def render(spec: GroupSpec, prices: Prices, options: KubeOptions) -> dict[str, A
             "ttlSecondsAfterFinished": options.finished_for_s,
             "rayClusterSpec": {
                 "rayVersion": options.ray_version,
-                "enableInTreeAutoscaling": spec.workers_initial < spec.workers_max,
+                "enableInTreeAutoscaling": grows,
                 "autoscalerOptions": {"securityContext": _without_privileges()},
                 "headGroupSpec": {
                     "rayStartParams": {"num-cpus": "0"},  # the driver and Ray's own processes: it runs no tasks
-                    "template": _pod("ray-head", f"{_HEAD_CPUS}", _HEAD_GIB * sizing.GIB, options),
+                    "template": head,
                 },
                 "workerGroupSpecs": [_workers(spec, node, options)],
             },

@@ -63,6 +63,20 @@ def test_one_cluster_that_is_never_tried_again_and_goes_away() -> None:
     assert fixed["enableInTreeAutoscaling"] is False
 
 
+@pytest.mark.parametrize("workers_initial", [2, 8])
+def test_a_head_has_a_token_where_its_autoscaler_asks_for_workers(workers_initial: int) -> None:
+    """The account of our manifests mounts none: a cluster that was to grow kept the workers that it began with."""
+    base = Path(__file__).parents[3] / "deploy" / "kubernetes" / "base" / "accounts.yaml"
+    accounts = {each["metadata"]["name"]: each for each in yaml.safe_load_all(base.read_text())}
+    assert accounts["deltacompact-worker"]["automountServiceAccountToken"] is False
+    cluster = render(group(workers_initial=workers_initial), PRICES, OPTIONS)["spec"]["rayClusterSpec"]
+    head, *workers = (part["template"]["spec"] for part in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]))
+    assert (
+        head.get("automountServiceAccountToken", False) is cluster["enableInTreeAutoscaling"] is (workers_initial < 8)
+    )
+    assert not any("automountServiceAccountToken" in pod for pod in workers)
+
+
 def test_pods_reach_s3_as_their_dispatcher_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """They wrote without the KMS key, and at another endpoint could not even open the state."""
     monkeypatch.setenv("DELTACOMPACT_S3_KMS_KEY_ID", "key-1")
