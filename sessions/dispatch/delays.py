@@ -6,7 +6,7 @@ import logging
 import time
 from dataclasses import replace
 
-from deltacompact.base.errors import StoreError
+from deltacompact.base.errors import PassingError
 from deltacompact.base.wording import one_line
 from sessions.base.model import Delay, JobRunSession, SessionState
 from sessions.dispatch.asking import each
@@ -45,6 +45,6 @@ class Delays:
             told = replace(stored.value, delay=delay)
             if stored.value.state is SessionState.PLANNED:
                 self._state.change_session(stored, told)  # if another writer was faster, it has newer facts
-        except StoreError as error:
+        except PassingError as error:
             _LOG.info("why session %s waits could not be told: %s", session.id, one_line(error))
         return replace(session, delay=delay)

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Collection, Sequence
 
-from deltacompact.base.errors import DeltaCompactError, StoreError
+from deltacompact.base.errors import DeltaCompactError, PassingError
 from deltacompact.base.wording import one_line
 from sessions.base.model import SessionState
 from sessions.dispatch.asking import asking
@@ -42,7 +42,7 @@ class Looks:
             expected, run = self._forecast.of(groups), self._held.run
             if is_news(run.expected, expected, run.desired_sla_s):
                 self._held.change(expected=expected)
-        except StoreError as error:
+        except PassingError as error:
             _LOG.info("how far sessions are could not be seen: %s", one_line(error))
 
     def see(self, group: HeldGroup, names: Sequence[str] | None = None) -> bool:

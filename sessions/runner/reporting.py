@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from deltacompact.base.errors import NotFoundError, StoreError
+from deltacompact.base.errors import NotFoundError, PassingError
 from deltacompact.base.events import (
     Event,
     GroupWritten,
@@ -169,7 +169,7 @@ class SessionReport:
         self._still_ours()
         try:
             self._swap(self._told())
-        except StoreError:
+        except PassingError:
             self._written_s = time.monotonic()
 
     def _told(self) -> dict[str, Any]:

@@ -16,11 +16,20 @@ from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
+import tenacity.nap
 from sessions_records import session
 from stores import Crash, InterceptedStore
 
 import deltacompact
-from deltacompact.base.errors import ClusterError, ConflictError, CredentialsError, InputError, StoreError
+from deltacompact.base.errors import (
+    ClusterError,
+    ConflictError,
+    CorruptionError,
+    CredentialsError,
+    InputError,
+    StoreError,
+)
+from deltacompact.base.events import StageStarted
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.publication import publication
 from deltacompact.publication.publication import PublicationResult
@@ -28,6 +37,7 @@ from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.clock import StoreClock
 from sessions.base.model import Estimate, JobRun, JobRunSession, JobRunState, SessionState, Trouble
+from sessions.base.patience import patiently
 from sessions.base.settings import DispatcherSettings
 from sessions.base.troubles import Cause, RetryPolicy, cause_of
 from sessions.cli.dispatch import dispatcher_of
@@ -36,11 +46,13 @@ from sessions.dispatch import attempts as attempts_module
 from sessions.dispatch import dispatcher as dispatcher_module
 from sessions.dispatch import job_run_work, showing
 from sessions.dispatch.admission import Admission
+from sessions.dispatch.delays import Delays
 from sessions.dispatch.dispatcher import Dispatcher
 from sessions.dispatch.group_work import GroupWork
 from sessions.dispatch.held_group import HeldGroup
 from sessions.dispatch.intake import Intake
 from sessions.dispatch.job_run_work import JobRunWork
+from sessions.dispatch.looks import Looks
 from sessions.dispatch.means import Means
 from sessions.dispatch.open_job_runs import OpenJobRuns
 from sessions.dispatch.planned import record_plans
@@ -52,10 +64,11 @@ from sessions.events.event import EventType
 from sessions.launchers.launcher import GroupState, GroupStatus
 from sessions.launchers.launchers import Launchers
 from sessions.overview.overview import delays_of
-from sessions.planning.admission import DispatcherLimits
+from sessions.planning.admission import DispatcherLimits, Postponed
 from sessions.planning.learning import RateStore
 from sessions.planning.planner import Planner
 from sessions.planning.prices import offers_here
+from sessions.planning.reasons import Wait
 from sessions.planning.starts import StartStore
 from sessions.queues.directory import DirectoryQueue
 from sessions.queues.queue import Message
@@ -65,6 +78,7 @@ from sessions.records.state_store import StateStore
 from sessions.records.swapping import SwappedRecords
 from sessions.runner import group as group_module
 from sessions.runner.group import GroupRun
+from sessions.runner.reporting import SessionReport
 from sessions.watch.submissions import Ended
 
 SETTINGS = DispatcherSettings(give_up_after_s=600.0, tries=3)
@@ -944,6 +958,36 @@ def test_a_round_that_is_resumed_again_and_again_is_no_progress(pause_s):
 )
 def test_causes_that_pass(error, cause):
     assert cause_of(error) is cause
+
+
+@pytest.mark.parametrize("error", [StoreError("503"), CredentialsError("expired")])
+def test_what_is_only_told_waits_for_nobody(world, error):
+    """A group was ended because one look at its progress had found expired credentials."""
+    session = JobRunSession("all", "run-1", {}, state=SessionState.RUNNING)
+    state = Mock(**{"session.side_effect": error, "change_session.side_effect": error})
+    group = HeldGroup("g", {"all": session}, launched="g")
+    looks = Looks(SimpleNamespace(state=state, run=JobRun("run-1", {}, JobRunState.RUNNING, 0.0)), world.means, None)
+    looks.see, looks._again_s = Mock(side_effect=error), 0.0
+    looks.look([group])
+    assert looks.see.called
+    delays = Delays(state)
+    delays.begin()
+    delays.tell(group, Postponed("g", Wait.SESSIONS, "2 of 2 run"))
+    assert group.sessions["all"].delay.text == "2 of 2 run"
+    report = SessionReport(state, Mock(value=session), lambda: None, world.clock)
+    report(StageStarted("t", {}, "hash_bucket", 12, 100))
+    assert state.change_session.called
+
+
+@pytest.mark.parametrize("error", [StoreError("503"), CredentialsError("expired")])
+def test_a_store_is_asked_again_when_what_it_lacked_has_passed(monkeypatch, error):
+    monkeypatch.setattr(tenacity.nap, "time", Mock())
+    ask = Mock(side_effect=[error, error, "answer"])
+    assert patiently(ask, 3, 10.0) == "answer"
+    ask = Mock(side_effect=InputError("no such table"))
+    with pytest.raises(InputError):
+        patiently(ask, 3, 10.0)
+    assert ask.call_count == 1
 
 
 def test_the_causes_of_an_error_that_was_raised_from_itself_are_looked_at_once():
