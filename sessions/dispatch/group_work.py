@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from deltacompact.base.errors import StoreError
 from deltacompact.base.wording import counted, one_line
+from sessions.base.exits import cause_of_exit
 from sessions.base.model import JobRunSession
 from sessions.base.troubles import Cause
 from sessions.dispatch.asking import asking, each
@@ -34,6 +35,7 @@ from sessions.records.leases import HeldJobRun
 
 _LOG = logging.getLogger("sessions")
 _KILLED = "its process ended before it did"
+_COULD_NOT_GO_ON = "its process could not go on, its log says why"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,9 @@ class GroupWork:
         """How a launched group has ended. None: it runs."""
         assert group.launched is not None and group.log is not None
         group.log.look()
-        status, why = self.means.launcher.status(group.launched), _KILLED
+        status = self.means.launcher.status(group.launched)
+        cause = status.cause or cause_of_exit(status.exit_status)
+        why = _COULD_NOT_GO_ON if cause and not status.cause else _KILLED
         if status.state is GroupState.RUNNING:
             patience_s = group.patience_s(self.means.settings.stall_s, self.ray_wait_s)
             if group.silent_s <= patience_s and not group.lingers():
@@ -135,7 +139,7 @@ class GroupWork:
         else:
             _LOG.info("%s ended with status %s %s", group.launched, status.exit_status, status.text)
             why = (status.text or why) if status.cause else ": ".join(filter(None, (why, status.text)))
-        return _LaunchEnd(why, status.cause, time.monotonic() - group.launched_s)
+        return _LaunchEnd(why, cause, time.monotonic() - group.launched_s)
 
     def _settle(self, group: HeldGroup, end: _LaunchEnd) -> None:
         """See what became of the sessions of an ended group."""

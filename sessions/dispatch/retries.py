@@ -2,6 +2,7 @@
 
 its process was killed              tried again, and counted as a failure; after three failures it has failed
 its catalog does not answer         tried again later, longer each time; not counted as a failure
+its process loses the state         the same, unless the session had recorded an error of its own before
 the job run is cancelled            ended, unless it had published
 """
 
@@ -43,10 +44,12 @@ class Retries:
         """The session after a try that did not end it: with another attempt, or given up after enough tries.
 
         how       how the process ended: the reason, if the session has recorded no error of this try
-        launch    why the launch failed. None: it did not
+        launch    why the launch failed, or its process could not go on. None: neither
         """
-        why = (session.has_begun and session.error) or how
-        cause = launch or (Cause(session.cause) if session.cause else None)
+        own = session.has_begun and session.error
+        why, cause = own or how, launch
+        if own:
+            cause = Cause(session.cause) if session.cause else None
         if cause is not None:
             return self._later(session, cause, why)
         if session.failures + 1 >= self._tries:

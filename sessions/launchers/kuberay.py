@@ -12,6 +12,7 @@ there is no separate pod that could be evicted. In HTTPMode the operator submits
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ _POD_SHARE = 0.9
 _HEAD_CPUS, _HEAD_GIB = 2, 8
 _KUBECTL_S = 60.0
 _DELETED_WITHIN_S = 300.0
+_EXIT_STATUS = re.compile(r"Job entrypoint command failed with exit code (\d+)")
 _FAILED = {"Failed", "ValidationFailed"}
 _ENDED = {"Complete", *_FAILED}
 
@@ -161,7 +163,9 @@ class KubeRayLauncher:
             return GroupStatus(GroupState.RUNNING, text=text)
         job = told.get("jobStatus")
         cause = Cause.LAUNCH if told["jobDeploymentStatus"] in _FAILED and not job else None
-        return GroupStatus(GroupState.ENDED, EXIT_ENDED if job == "SUCCEEDED" else EXIT_AGAIN, text, cause)
+        told_exit = _EXIT_STATUS.search(text)  # there is no field for it
+        failed = int(told_exit[1]) if told_exit else EXIT_AGAIN
+        return GroupStatus(GroupState.ENDED, EXIT_ENDED if job == "SUCCEEDED" else failed, text, cause)
 
     def logs(self, group_id: str) -> str:
         """The log of the runner: from the sidecar, or without one from the head."""

@@ -7,6 +7,8 @@
     day=2024-01-04    ClusterError                   recorded for this one and those after it: the group waits
     -> EXIT_AGAIN
 
+    the state does not answer, between two sessions  -> an exit status that says so: no session has failed
+
 Each session is one compact() of one partition, or of one branch of an Iceberg table, under the name of its attempt.
 The dispatcher shows the results of all in a published table.
 SIGTERM ends the process at once: the next attempt resumes what is recorded. So does a lease of another epoch, which the
@@ -30,7 +32,7 @@ from deltacompact.job import Request
 from deltacompact.planning.within_memory import within_memory
 from deltacompact.running import compact_job
 from sessions.base.clock import StoreClock
-from sessions.base.exits import EXIT_AGAIN, EXIT_ENDED, EXIT_SUPERSEDED, EXIT_TERMINATED
+from sessions.base.exits import EXIT_AGAIN, EXIT_ENDED, EXIT_SUPERSEDED, EXIT_TERMINATED, exit_status_of
 from sessions.base.logs import log_json
 from sessions.base.model import JobRunSession, Outcome, SessionState
 from sessions.base.signals import handled
@@ -43,7 +45,7 @@ from sessions.planning.plan import settings_of
 from sessions.records.state_store import StateStore, StoredRecord
 from sessions.runner.branch import compact_branch
 from sessions.runner.dropped import check_there
-from sessions.runner.reporting import LeaseWatch, SessionReport, Superseded
+from sessions.runner.reporting import LeaseWatch, NotRecorded, SessionReport, Superseded
 
 if TYPE_CHECKING:  # importing PyIceberg takes a second
     from deltacompact.catalog.iceberg import IcebergCatalog
@@ -69,9 +71,12 @@ def run_group(state_uri: str, job_run_id: str, group: str, epoch: int) -> int:
     except (Terminated, Interrupted):
         _LOG.warning("terminated: the next attempt resumes")
         return EXIT_TERMINATED
+    except NotRecorded as why:
+        _LOG.error("group %s: %s", group, why)
+        return exit_status_of(why.error)
     except Exception as error:
         _LOG.error("group %s failed: %s", group, one_line(error), exc_info=True)
-        return EXIT_AGAIN
+        return exit_status_of(error)
 
 
 def _run(state_uri: str, job_run_id: str, group: str, epoch: int) -> int:

@@ -1,6 +1,7 @@
 """Writes the engine's events into a session's record while the session runs.
 
-    SessionStarted    engine session and rounds are recorded, or this process ends: nothing is sealed before that
+    SessionStarted    engine session and rounds are recorded, or this process ends: nothing is sealed before that, and
+                      only an engine session of the record can be fenced off
     StageStarted      hash_bucket, 12 tasks      written if the last write was a second ago
     TaskFinished      1, 2, 3 of 12
     RoundCompleted    round 1 of 5
@@ -43,6 +44,15 @@ _TRIES = 4
 
 class Superseded(BaseException):
     """Another attempt has begun, so this process ends. `except Exception` does not catch it."""
+
+
+class NotRecorded(BaseException):
+    """The engine session is not in the record, so this process ends. Sinks of events may raise no Exception: it would
+    be logged, and the session would go on."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(f"the engine session could not be recorded: {one_line(error)}")
+        self.error = error
 
 
 class LeaseWatch:
@@ -108,7 +118,7 @@ class SessionReport:
         match event:
             case SessionStarted():
                 self._progress = Progress(rounds=event.rounds)
-                self.write(engine_session_id=event.session_id, **self._told())
+                self._record(event.session_id)
             case StageStarted():
                 self._progress = replace(self._progress, stage=event.stage, tasks=event.tasks, tasks_done=0)
                 self._tell()
@@ -127,6 +137,12 @@ class SessionReport:
                 self._tell()
             case _:  # it only shows that the session is at work
                 self._tell()
+
+    def _record(self, engine_session_id: str) -> None:
+        try:
+            self.write(engine_session_id=engine_session_id, **self._told())
+        except Exception as error:
+            raise NotRecorded(error) from error
 
     def begin(self) -> None:
         """Record that the session runs. Its start is that of its first try, by the store's clock.

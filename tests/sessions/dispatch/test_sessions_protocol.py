@@ -42,7 +42,7 @@ from sessions.records.leases import LeaseLostError, claim
 from sessions.records.state_store import StateStore
 from sessions.runner import reporting
 from sessions.runner.group import GroupRun
-from sessions.runner.reporting import Superseded
+from sessions.runner.reporting import NotRecorded, Superseded
 
 TTL_S = 60.0
 ALL = Partition()
@@ -180,7 +180,7 @@ class Dispatching(RuleBasedStateMachine):
         for mark in state.open_job_runs():
             try:
                 self._work(catalog, state, owner, mark.job_run_id)
-            except (LeaseLostError, Superseded, DeltaCompactError):
+            except (LeaseLostError, NotRecorded, Superseded, DeltaCompactError):
                 continue  # somebody else's, or to be tried again
 
     def _work(self, catalog, state, owner, job_run_id):

@@ -36,6 +36,7 @@ from deltacompact.publication.publication import PublicationResult
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.clock import StoreClock
+from sessions.base.exits import EXIT_AGAIN, EXIT_PASSING, cause_of_exit
 from sessions.base.model import Estimate, JobRun, JobRunSession, JobRunState, SessionState, Trouble
 from sessions.base.patience import patiently
 from sessions.base.settings import DispatcherSettings
@@ -407,6 +408,68 @@ def test_a_launch_that_fails_does_not_name_the_error_of_an_earlier_try(world, mo
     assert world.session.error == "ValueError: a task failed" and world.session.failures == 1
     assert "VcpuLimitExceeded" in world.session.trouble.text
     assert "a task failed" not in world.session.trouble.text
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_a_runner_that_does_not_reach_the_state_costs_its_sessions_no_try(world, cause):
+    world.append(1)
+    world.submit()
+    world.launcher.fails = GroupStatus(GroupState.ENDED, EXIT_PASSING[cause])
+    reasons = world.work_until_it_ends()
+    assert len(reasons) > SETTINGS.tries and {found for found, _ in reasons} == {cause}
+    assert "could not go on" in world.run.error and "given up after" in world.run.error
+
+
+def test_a_session_that_has_failed_is_charged_though_its_runner_lost_the_state_afterwards(world, monkeypatch):
+    days(world, "1", "2")
+    world.submit(source_table_id="days")
+    begin = SessionReport.begin
+
+    def compacted(self, report):
+        raise ValueError("a task failed")
+
+    def begin_or_fail(self):
+        if self.session.id != "day=1":
+            raise StoreError("S3 answered 503")
+        begin(self)
+
+    def launch(spec):
+        with contextlib.suppress(StoreError):
+            GroupRun(world.state, spec.job_run_id, spec.epoch, world.open_catalog).run(spec.group)
+        world.launcher.ended[spec.id] = GroupStatus(GroupState.ENDED, EXIT_PASSING[Cause.UNREACHABLE])
+        world.means.stopping.gently.set()
+
+    monkeypatch.setattr(GroupRun, "_compacted", compacted)
+    monkeypatch.setattr(SessionReport, "begin", begin_or_fail)
+    world.launcher.launch = launch
+    world.work()
+    one, two = sorted(world.state.sessions("run-1"), key=lambda each: each.id)
+    assert (one.error, one.failures, one.trouble) == ("ValueError: a task failed", 1, None)
+    assert (two.error, two.failures, two.trouble) == (None, 0, None)
+
+
+@pytest.mark.parametrize("error", [StoreError("503"), CredentialsError("expired"), CorruptionError("damaged")])
+def test_a_session_whose_engine_session_cannot_be_recorded_publishes_nothing(world, monkeypatch, error):
+    """Nobody could fence it off: cancel and a takeover fence the engine session of the record."""
+    world.append(1)
+    world.submit()
+    held = claim(world.state, world.state.job_run("run-1"), "host.1.a", 60.0, 0.0)
+    record_plans(held, world.means, world.means.plan(of_values(held.run.document), True))
+    attempts_module.SessionAttempts(held, None, world.open_catalog).next("all")
+    write = SessionReport.write
+
+    def write_or_fail(self, **fields):
+        if "engine_session_id" in fields:
+            raise error
+        write(self, **fields)
+
+    monkeypatch.setattr(SessionReport, "write", write_or_fail)
+    runner = GroupRun(world.state, "run-1", held.epoch, world.open_catalog)
+    monkeypatch.setattr(group_module, "log_json", lambda **about: None)
+    monkeypatch.setattr(group_module, "_run", lambda *asked: runner.run(world.session.plan.group))
+    status = group_module.run_group("state", "run-1", world.session.plan.group, held.epoch)
+    assert status == EXIT_PASSING.get(cause_of(error), EXIT_AGAIN) and cause_of_exit(status) is cause_of(error)
+    assert world.versions == 1 and world.session.state is SessionState.RUNNING
 
 
 @pytest.mark.parametrize("returns", [False, True], ids=["stays", "the larger one returns"])

@@ -161,6 +161,10 @@ def test_a_group_lives_and_ends(api: KubeApi, launcher: KubeRayLauncher) -> None
     assert (launcher.status(spec.id).state, launcher.status(spec.id).exit_status) == (GroupState.ENDED, EXIT_ENDED)
     stored["status"] = {"jobDeploymentStatus": "Failed", "jobStatus": "FAILED", "reason": "AppFailed", "message": "1"}
     assert launcher.status(spec.id) == GroupStatus(GroupState.ENDED, EXIT_AGAIN, "AppFailed: 1")
+    for code, ends in (("77, last available logs:\n…", 77), ("75. No logs available.", EXIT_AGAIN)):
+        told = f"Job entrypoint command failed with exit code {code}"
+        stored["status"] = {"jobDeploymentStatus": "Failed", "jobStatus": "FAILED", "message": told}
+        assert launcher.status(spec.id) == GroupStatus(GroupState.ENDED, ends, told)
     stored["status"] = {"jobDeploymentStatus": "Failed", "reason": "PreRunningDeadlineExceeded", "message": "no node"}
     why = "PreRunningDeadlineExceeded: no node"
     assert launcher.status(spec.id) == GroupStatus(GroupState.ENDED, EXIT_AGAIN, why, Cause.LAUNCH)
