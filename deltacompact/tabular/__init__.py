@@ -10,7 +10,7 @@ field_ids         matches columns by Iceberg's field ids                fills   
 writing           writes any format but JSON                            avro_files    change events in Avro
 row_groups        tables become row groups                              row_bytes     the bytes of rows
 far_values        values that a wider type does not hold                far_files     measures far values of old files
-null_counts       rows without a key                                    whole_days    dates have no time of day
+null_counts       rows without a key                                    whole_days    dates and times of day
 inferred_numbers  keys of text files that doubles would merge           allocator     Arrow's and malloc's memory
 inferred_keys     keys of text files that a parser would merge
 row_group_copy    copies row groups as encoded bytes                    known_pages   row groups known to decode

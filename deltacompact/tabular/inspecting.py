@@ -35,6 +35,7 @@ from deltacompact.tabular import (
     partition_texts,
     schemas,
     stamps,
+    whole_days,
 )
 from deltacompact.tabular.beginnings import BEGINNING_BYTES, contradiction
 from deltacompact.tabular.damage import naming
@@ -128,7 +129,7 @@ def _decodes(source: pa.NativeFile, file: DataFile, decoded: bool) -> bool:
         stored = [parquet_read.batches(source, parquet, names, *rows, READ_LIMITS) for rows in groups]
     for units in stored:
         for _, table in units:
-            schemas.computable(table, file.path)
+            whole_days.check_times(schemas.computable(table, file.path), file.path)
     return not wraps
 
 

@@ -22,7 +22,7 @@ from deltacompact.tabular import column_types
 from deltacompact.tabular.column_types import grown, plain_type, stored_type, widened
 from deltacompact.tabular.conversion import converted, converted_column, without_view
 from deltacompact.tabular.partition_texts import partition_scalar
-from deltacompact.tabular.whole_days import part_of_day
+from deltacompact.tabular.whole_days import no_date
 
 _NO_ROWS = {b"deltacompact": b"no row yet"}
 """Metadata of a column that only files without rows have. The first file with rows decides its type."""
@@ -121,14 +121,14 @@ def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def computable(table: pa.Table, path: str) -> pa.Table:
     """The same values in types that can be filtered and written. Dictionaries contain no nulls.
 
-    Raises SchemaError naming file and column of a date64 with a time of day.
+    Raises SchemaError naming file and column of a date64 that is no date.
     """
     changed: dict[int, tuple[pa.Field, pa.ChunkedArray]] = {}
     for number, field in enumerate(table.schema):
         column = table.column(number)
         type_ = stored_type(field.type)
-        if (part := part_of_day(column)) is not None:
-            raise SchemaError(f"{path}: column {field.name!r}: date64 value {part} ms is not a whole day")
+        if (why := no_date(column)) is not None:
+            raise SchemaError(f"{path}: column {field.name!r}: {why}")
         if pa.types.is_dictionary(type_) and any(chunk.dictionary.null_count for chunk in column.chunks):
             column = converted_column(pa.chunked_array([_null_by_index(chunk) for chunk in column.chunks]), type_)
         elif type_ != field.type:

@@ -25,7 +25,7 @@ from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.base.wording import text_of
 from deltacompact.index.sort_widths import longest_values
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import far_values, null_counts, partition_texts, schemas, writing
+from deltacompact.tabular import far_values, null_counts, partition_texts, schemas, whole_days, writing
 from deltacompact.tabular.formats import surely_holds
 from deltacompact.tabular.null_counts import NullCounts
 from deltacompact.tabular.row_groups import WriteOptions
@@ -77,8 +77,8 @@ def write_rows(
 ) -> DataFile:
     """Write the rows as one file (number 0), batch by batch, and measure its sort columns and far values.
 
-    Raises InputError naming a column that the format cannot hold, whose values differ from the partition's value, or
-    whose values are too long for a sort key.
+    Raises InputError naming a column that the format cannot hold, whose values differ from the partition's value, are
+    too long for a sort key, or are no dates or times of day.
     """
     longest: dict[str, int] = {}
     far: FarValues = ()
@@ -91,6 +91,7 @@ def write_rows(
         with writing.writer(store, path, schema, options) as out:
             for table in rows.tables:
                 partition_texts.check_partition_values(table, partition, rows.name)
+                whole_days.check_times(table, rows.name)
                 for name, size in longest_values(table, keys, rows.name):
                     longest[name] = max(size, longest.get(name, 0))
                 far = far_values.merged([far, far_values.of_table(table)])
