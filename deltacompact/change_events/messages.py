@@ -17,7 +17,6 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.json
 
 from deltacompact.base import compute as pc
 from deltacompact.base.errors import InputError
@@ -27,9 +26,9 @@ from deltacompact.change_events.envelopes import PAYLOAD, TOMBSTONE
 from deltacompact.change_events.events import Origin
 from deltacompact.change_events.formats import Envelope
 from deltacompact.tabular import column_types, schemas
-from deltacompact.tabular.file_text import in_blocks
+from deltacompact.tabular.file_text import FileText
 from deltacompact.tabular.inferred_numbers import UNSIGNED, inexact_row, is_unsigned, refused
-from deltacompact.tabular.json_files import NO_SUCH_VALUE
+from deltacompact.tabular.json_files import NO_SUCH_VALUE, inferred, typed
 from deltacompact.tabular.text_types import declaration, in_finer_units, parsed_type
 
 _WITH_SCHEMA = r'^\s*\{\s*"schema"\s*:\s*\{'
@@ -62,8 +61,8 @@ def read_messages(
     lines = _without_schemas(lines)
 
     def parsed(lines: pa.Array) -> pa.Table:
-        plain = _joined(lines)
-        found = _parsed(plain)
+        plain = FileText(pa.BufferReader(_joined(lines)), "")
+        found = inferred(plain, {})
         if found.num_rows != len(lines):
             raise pa.ArrowInvalid("some line has several messages")
         _check_keys(found, envelope, known, keys, origin)
@@ -73,8 +72,9 @@ def read_messages(
             return found
 
         def in_types(types: dict[str, pa.DataType]) -> pa.Table:
-            wanted = [(name, parsed_type(type_, ContentType.JSON)) for name, type_ in types.items()]
-            return _in_types(_parsed(plain, pa.schema(wanted)), pa.schema(list(types.items())), name)
+            wanted = {name: parsed_type(type_, ContentType.JSON) for name, type_ in types.items()}
+            of_others = {field.name: field.type for field in found.schema if field.name not in types}
+            return _in_types(typed(plain, wanted | of_others), pa.schema(list(types.items())), name)
 
         return in_finer_units({field.name: field.type for field in stored}, in_types)
 
@@ -112,16 +112,6 @@ def _joined(lines: pa.Array) -> pa.Buffer:
     ended = pc.binary_join_element_wise(lines, pa.scalar(b"", pa.large_binary()), pa.scalar(b"\n", pa.large_binary()))
     offsets = np.frombuffer(ended.buffers()[1], np.int64)[ended.offset : ended.offset + len(ended) + 1]
     return ended.buffers()[2].slice(offsets[0], offsets[-1] - offsets[0])
-
-
-def _parsed(text: pa.Buffer, types: pa.Schema | None = None, unexpected: str = "infer") -> pa.Table:
-    return in_blocks(
-        lambda block_bytes: pa.json.read_json(
-            pa.BufferReader(text),
-            read_options=pa.json.ReadOptions(block_size=block_bytes),
-            parse_options=pa.json.ParseOptions(explicit_schema=types, unexpected_field_behavior=unexpected),
-        )
-    )
 
 
 def _in_types(table: pa.Table, stored: pa.Schema, name: str) -> pa.Table:
@@ -166,7 +156,7 @@ def _typed(field: pa.Field, envelope: Envelope, known: pa.Schema, sorts: Set[str
     return field.with_type(pa.struct(children))
 
 
-def _unsigned(text: pa.Buffer, found: pa.Table, envelope: Envelope) -> set[str]:
+def _unsigned(text: FileText, found: pa.Table, envelope: Envelope) -> set[str]:
     """The fields of rows that are unsigned in all rows: those before changes and those after."""
     columns: dict[str, dict[tuple[str, ...], pa.ChunkedArray]] = {}
     for path, column in _leaves(found):
@@ -180,13 +170,13 @@ def _unsigned(text: pa.Buffer, found: pa.Table, envelope: Envelope) -> set[str]:
     return unsigned
 
 
-def _parse_fields(text: pa.Buffer, paths: Iterable[Sequence[str]], type_: pa.DataType) -> None:
+def _parse_fields(text: FileText, paths: Iterable[Sequence[str]], type_: pa.DataType) -> None:
     """Parse some fields of messages in a type. Raises ArrowInvalid for a value that has another one."""
     for path in paths:
         field = pa.field(path[-1], type_)
         for name in reversed(path[:-1]):
             field = pa.field(name, pa.struct([field]))
-        _parsed(text, pa.schema([field]), "ignore")
+        typed(text, {field.name: field.type})
 
 
 def _as_said(type_: pa.DataType) -> pa.DataType:

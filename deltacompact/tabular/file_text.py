@@ -8,17 +8,20 @@ a row of 20 MB      does not fit a block of 16 MB, so the text is parsed again i
 from __future__ import annotations
 
 import codecs
+import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 
+from deltacompact.base.errors import InputError
 from deltacompact.tabular import parquet_read
 from deltacompact.tabular.formats import COMPRESSIONS, delimiter_of, extensions
 
 TEXT_BLOCK_BYTES = 16 << 20
-_BLOCK_BYTES_MAX = (1 << 31) - 1
+BLOCK_BYTES_MAX = (1 << 31) - 1
+"""The parsers take no larger block."""
 _HEAD_BYTES = 4 << 10
 _QUOTED = re.compile(r'"[^"]*"')
 _LINE_BREAK = re.compile(rb"[\r\n]")
@@ -78,6 +81,17 @@ class FileText:
                 last = more[-1:]
         return last == delimiter.encode()
 
+    def blocks(self) -> Iterator[bytes]:
+        """The text in blocks of whole lines: TEXT_BLOCK_BYTES, and the rest of the line that begins before their end.
+
+        Raises InputError for a line that no parser takes.
+        """
+        with io.BufferedReader(self.opened()) as text:
+            while block := text.read(TEXT_BLOCK_BYTES) + text.readline():
+                if len(block) > BLOCK_BYTES_MAX:
+                    raise InputError(f"a line of it has more than {BLOCK_BYTES_MAX - TEXT_BLOCK_BYTES:,} bytes")
+                yield block
+
     def ended(self) -> pa.NativeFile:
         """The text with a line break at its end."""
         with self.opened() as text:
@@ -97,6 +111,6 @@ def in_blocks(parse: Callable[[int], pa.Table]) -> pa.Table:
         try:
             return parse(size)
         except pa.ArrowInvalid as error:
-            if "straddling object" not in str(error) or size == _BLOCK_BYTES_MAX:
+            if "straddling object" not in str(error) or size == BLOCK_BYTES_MAX:
                 raise
-        size = min(8 * size, _BLOCK_BYTES_MAX)
+        size = min(8 * size, BLOCK_BYTES_MAX)

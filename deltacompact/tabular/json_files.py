@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.json
@@ -28,12 +29,20 @@ NO_SUCH_VALUE = re.compile(
 """What the parser says of a value that is not of the type: the type, and the value."""
 
 _CHANGE = re.compile(r"Column\(/(.+)\) changed from (\w+) to (\w+)")
+_NULL_LINE = re.compile(rb"\}[ \t]*[\r\n]\s*null\b")
 _KINDS = {str: "string", int: "number", float: "number", bool: "boolean", dict: "object", list: "array"}
 """What the parser calls values."""
 
+_WIDER = ((pa.int64(), pa.float64()), (pa.timestamp("s"), pa.string()))
+"""What the parser infers of numbers, and of texts; what it infers where one of them is another."""
+
 
 def read_json(text: FileText, types: dict[str, pa.DataType], columns: list[str] | None) -> pa.Table:
-    """The objects as rows. The first byte must be `{`: lines with `null` alone would make pyarrow end the process."""
+    """The objects as rows. Raises InputError for a line `null`.
+
+    The parser takes it for a row of nulls, and a null is a key like others. Where a block begins with it, pyarrow ends
+    the process, so look for it before anything is parsed.
+    """
     first = text.begins_with()
     if not first:
         return pa.schema([(name, types[name]) for name in columns or ()]).empty_table()
@@ -43,27 +52,28 @@ def read_json(text: FileText, types: dict[str, pa.DataType], columns: list[str] 
             raise InputError(f"it holds a JSON array, {wanted}: jq -c '.[]' prints its elements so")
         raise InputError(f"it holds text that is no JSON object, {wanted}")
     if columns is not None:
-        return _parsed(text, {name: types[name] for name in columns if name in types}, "ignore")
-    table = _parsed(text, types, "infer")
-    if all(column.null_count for column in table.columns):
-        _check_objects(text)
+        return typed(text, {name: types[name] for name in columns if name in types})
+    _check_objects(text)
+    table = inferred(text, types)
     # The parser adds every column of the given types. A column with a value is in the text; a second pass, without the
     # types of the others, finds which of them are.
     doubtful = {name for name in types if table[name].null_count == table.num_rows}
     if not doubtful:
         return table
     certain = {name: type_ for name, type_ in types.items() if name not in doubtful}
-    own = set(_parsed(text, certain, "infer").column_names)
+    own = set(inferred(text, certain).column_names)
     return table.select([name for name in table.column_names if name in own])
 
 
 def _check_objects(text: FileText) -> None:
-    """Raise InputError for a line `null`: the parser takes it for a row of nulls, and a null is a key like others."""
-    with text.opened() as opened:
-        lines = bytes(opened.read()).splitlines()
-    number = next((number for number, line in enumerate(lines, 1) if line.strip() == b"null"), None)
-    if number is not None:
-        raise InputError(f"line {number:,} holds null, but it must hold one JSON object")
+    """Raise InputError for a line that begins with `null` where an object may begin: below another, or in a block."""
+    above = 0
+    for block in text.blocks():
+        below_object = b"}\n" + block
+        if (found := _NULL_LINE.search(below_object)) is not None:
+            line = above + len(below_object[: found.end()].splitlines()) - 1
+            raise InputError(f"line {line:,} holds null, but it must hold one JSON object")
+        above += block.count(b"\n")
 
 
 def broken_line(text: FileText, said: str) -> str | None:
@@ -99,7 +109,7 @@ def column_named(text: FileText, types: dict[str, pa.DataType], said: str) -> st
 
     def fails(names: list[str]) -> bool:
         try:
-            _parsed(text, {name: parsed_type(types[name], ContentType.JSON) for name in names}, "ignore")
+            typed(text, {name: parsed_type(types[name], ContentType.JSON) for name in names})
         except pa.ArrowInvalid:
             return True
         return False
@@ -121,13 +131,46 @@ def column_named(text: FileText, types: dict[str, pa.DataType], said: str) -> st
     return f"column {names[0]!r} is {type_} in earlier rows or files, and this text has other values ({said})"
 
 
-def _parsed(text: FileText, types: dict[str, pa.DataType], unexpected: str) -> pa.Table:
-    return in_blocks(
-        lambda block_bytes: pa.json.read_json(
-            text.opened(),
-            read_options=pa.json.ReadOptions(block_size=block_bytes),
-            parse_options=pa.json.ParseOptions(
-                explicit_schema=pa.schema(list(types.items())), unexpected_field_behavior=unexpected
-            ),
-        )
+def inferred(text: FileText, types: Mapping[str, pa.DataType]) -> pa.Table:
+    """The objects as rows. Fields without a type get the one that holds their values in all blocks.
+
+    Where the parser infers types, it compares the kinds of values inside of a block only: after a block with {"x": 1}
+    it takes 5 for {"x": null}, and at [1] pyarrow ends the process. It loses the null of [null, 1], too. So each block
+    says its types by itself, and the text is parsed in these.
+    """
+    found = []
+    for block in text.blocks():
+        if not block.isspace():
+            table = _read(pa.BufferReader(block), len(block), types, "infer")
+            found.append(pa.struct(list(table.schema)))
+    return typed(text, {field.name: field.type for field in reduce(_of_both, found)})
+
+
+def _of_both(a: pa.DataType, b: pa.DataType) -> pa.DataType:
+    """The type in which the parser takes the values of two blocks. Of two kinds the first: it refuses the other's."""
+    if pa.types.is_null(a):
+        return b
+    if pa.types.is_struct(a) and pa.types.is_struct(b):
+        types = {field.name: field.type for field in a}
+        types |= {field.name: _of_both(types.get(field.name, field.type), field.type) for field in b}
+        return pa.struct(list(types.items()))
+    if pa.types.is_list(a) and pa.types.is_list(b):
+        return pa.list_(_of_both(a.value_type, b.value_type))
+    return b if (a, b) in _WIDER else a
+
+
+def typed(text: FileText, types: Mapping[str, pa.DataType]) -> pa.Table:
+    """The objects as rows with these fields."""
+    return in_blocks(lambda block_bytes: _read(text.opened(), block_bytes, types, "ignore"))
+
+
+def _read(
+    source: pa.NativeFile, block_bytes: int, types: Mapping[str, pa.DataType], unexpected: Literal["infer", "ignore"]
+) -> pa.Table:
+    return pa.json.read_json(
+        source,
+        read_options=pa.json.ReadOptions(block_size=block_bytes),
+        parse_options=pa.json.ParseOptions(
+            explicit_schema=pa.schema(list(types.items())), unexpected_field_behavior=unexpected
+        ),
     )
