@@ -143,8 +143,7 @@ class StreamRange:
         """The range between two states of the chain. `begin` None: from the table's beginning."""
         begin = genesis_state() if begin is None else begin_state(chain, begin)
         for state in (begin, end):
-            if state.version != chain[-1].version and stream_files(state):
-                refuse_missing(catalog, table_id, partition, state)
+            refuse_vacuumed(catalog, table_id, partition, chain, state)
         table = with_keys_of(catalog, catalog.described(table_id), chain)
         return cls(catalog, table, partition, tuple(chain), begin, end, limits)
 
@@ -363,6 +362,15 @@ def since_version(log: StreamLog, version: str, other: str | None = None) -> lis
     if other is None or other in [state.version for state in chain]:
         return chain
     return since_version(log, other)
+
+
+def refuse_vacuumed(
+    catalog: Streams, table_id: str, partition: Partition, chain: Sequence[StreamState], state: StreamState
+) -> None:
+    """Raise NotFoundError if a file of a state is missing. Those of the active version are there, or their readers say
+    which one is not."""
+    if state.version != chain[-1].version and stream_files(state):
+        refuse_missing(catalog, table_id, partition, state)
 
 
 def _contents(state: StreamState) -> tuple[int, frozenset[int]]:

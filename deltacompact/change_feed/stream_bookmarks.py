@@ -16,11 +16,12 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from deltacompact.base.errors import ConflictError, InputError
+from deltacompact.base.errors import ConflictError, InputError, NotFoundError
 from deltacompact.base.model import FORMAT_VERSION, Partition, Table
 from deltacompact.base.moments import moment_of
 from deltacompact.base.partitions import side_by_side
@@ -35,7 +36,7 @@ from deltacompact.change_feed.bookmark import (
     unknown,
     without_beginning,
 )
-from deltacompact.change_feed.delta_streams import begin_state, since_version
+from deltacompact.change_feed.delta_streams import begin_state, refuse_vacuumed, since_version
 from deltacompact.delta_streams.log.entries import dump
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.paths import TablePaths
@@ -89,7 +90,8 @@ def batch_for(
 ) -> StreamBookmark:
     """The batch for a consumer: the one that it was given before, or the next.
 
-    Raises NotFoundError for an unknown bookmark if no beginning is given, and for one that was idle for too long.
+    Raises NotFoundError for an unknown bookmark if no beginning is given, for one that was idle for too long, and for
+    a beginning or an end whose files are gone.
     """
     checked_name(name)
     for _ in range(_TRIES):
@@ -99,18 +101,34 @@ def batch_for(
             if from_ is None:
                 raise without_beginning(table_id, name)
             known = Bookmark(name, positions_at(catalog, table_id, from_))
+        elif _is_idle(catalog, known):
+            raise idle(table_id, name)
         elif is_open and not known.is_unsigned(catalog.clock()):
             return known
-        elif not is_open and _is_idle(catalog, known):
-            raise idle(table_id, name)
         end = known.next if is_open else positions_at(catalog, table_id, to, known.done)
         if end == known.done and not (is_new or known.is_unsigned(catalog.clock())):
             return known
         # A new bookmark is put although nothing has come since its beginning, or the next call would not know it.
         wanted = replace(known, next=None if end == known.done else end, time_ms=None)
+        if is_new:
+            _refuse_vacuumed(catalog, table_id, wanted.done, True)
+        if to is not None and not is_open:
+            _refuse_vacuumed(catalog, table_id, wanted.next, False)
         if _put(catalog, table_id, number, wanted):
             return wanted
     raise ConflictError(f"table {table_id!r}: others move bookmark {name!r}, again and again")
+
+
+def _refuse_vacuumed(catalog: Streams, table_id: str, ends: Positions | None, is_begin: bool) -> None:
+    """Raise NotFoundError where a batch could not be read: its consumer would be given it for ever."""
+
+    def look(place: tuple[Partition, StreamPosition]) -> None:
+        partition, position = place
+        chain = since_version(catalog.log(table_id, partition), position.version)
+        state = state_of(catalog, table_id, partition, position)
+        refuse_vacuumed(catalog, table_id, partition, chain, begin_state(chain, state) if is_begin else state)
+
+    side_by_side(list((ends or {}).items()), look, catalog.at_once)
 
 
 def committed(
@@ -185,7 +203,8 @@ def _paths(catalog: Streams, state: StreamState) -> Iterator[str]:
             yield file.deletions.masks_path
     if state.index:
         yield state.index.path
-        yield from read_manifest(catalog.store, state.index).paths
+        with suppress(NotFoundError):  # a vacuum deleted it before the bookmark was there, or after it was idle
+            yield from read_manifest(catalog.store, state.index).paths
 
 
 def state_of(catalog: Streams, table_id: str, partition: Partition, position: StreamPosition) -> StreamState:

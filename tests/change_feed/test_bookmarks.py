@@ -300,6 +300,60 @@ def test_an_idle_bookmark_keeps_nothing_and_says_so(tmp_path):
         late.table(T).changes(bookmark="mirror")
 
 
+def versions(aged, count):
+    """`count` versions with one row more each, of which the last is left."""
+    for number in range(count):
+        aged.now_s += 1
+        aged.table.append(pa.table({"id": [number]}))
+        aged.table.compact(settings=LOCAL)
+    aged.now_s += 5 * 86400
+    aged.table.vacuum()
+
+
+@pytest.mark.parametrize("ends", [{"from_": "1"}, {"from_": "1999-01-01", "to": "1"}])
+def test_a_batch_whose_files_were_vacuumed_makes_no_bookmark(ends):
+    """The bookmark named the version, each try renewed it, and every vacuum failed from then on."""
+    aged = Aged()
+    versions(aged, 4)
+    with pytest.raises(NotFoundError, match="cannot be read any more"):
+        aged.table.changes(bookmark="mirror", **ends)
+    assert aged.table.bookmarks() == []
+    versions(aged, 1)
+
+
+def test_an_end_that_was_vacuumed_is_refused_and_the_next_batch_given():
+    aged = Aged()
+    versions(aged, 3)
+    assert aged.table.changes("1999-01-01", bookmark="mirror").read_all().num_rows == 3
+    aged.table.commit_bookmark("mirror")
+    with pytest.raises(NotFoundError, match="cannot be read any more"):
+        aged.table.changes(to="1", bookmark="mirror")
+    aged.table.append(pa.table({"id": [7]}))
+    assert aged.table.changes(bookmark="mirror").read_all()["id"].to_pylist() == [7]
+
+
+def test_vacuum_goes_on_where_a_bookmark_begins_at_a_version_of_which_the_next_one_has_the_rows():
+    """The files of version 2 are gone, but its rows are those with which version 3 begins."""
+    aged = Aged()
+    versions(aged, 3)
+    assert aged.table.changes("2", bookmark="mirror").read_all().num_rows == 0
+    versions(aged, 2)
+    aged.table.vacuum(full=True)
+    aged.table.append(pa.table({"id": [7]}))
+    assert aged.table.commit_bookmark("mirror")
+    assert aged.table.changes(bookmark="mirror").read_all()["id"].to_pylist() == [7]
+
+
+def test_an_open_batch_that_was_idle_is_refused_as_a_bookmark_is():
+    aged = Aged()
+    versions(aged, 1)
+    assert aged.table.changes("1999-01-01", bookmark="mirror").read_all().num_rows == 1
+    versions(aged, 2)
+    aged.now_s += 31 * 86400
+    with pytest.raises(NotFoundError, match="was idle for more than 30 days: drop it"):
+        aged.table.changes(bookmark="mirror")
+
+
 def test_a_mirror_whose_bookmark_was_idle_does_not_begin_anew_unasked(tmp_path):
     """With --from on its command line it did, and kept the rows that went meanwhile for ever."""
     source, target = Streams(tmp_path), mirror_of(tmp_path)
