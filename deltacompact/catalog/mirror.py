@@ -16,7 +16,8 @@ bookmark names the mirror that has what is done: another one, also one that was 
 those rows.
 
 A mirror has the columns and the rows that were asked for. With others from now on, rows that do not change would lack
-them, or stay. So the bookmark tells what was asked for, and a batch that asks for something else is refused.
+them, or stay. So the bookmark tells what was asked for, and a batch that asks for something else is refused. It tells
+so before the mirror has a row: the batch of a run that died may be there, and the next run takes it as done.
 
 The rows of an Iceberg table have the names that its columns have today, those in the mirror the names that they had. So
 the bookmark also tells the schema, and a source whose columns were renamed or made anew is refused.
@@ -43,7 +44,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.wording import columns_shown
 from deltacompact.catalog.delta_stream_table import DeltaStreamTable
 from deltacompact.change_feed.batch_keys import DELETES, UPSERTS, BatchKeys, RowsAtEnd
-from deltacompact.change_feed.bookmark import ALL_ROWS, Bookmark, check_batch
+from deltacompact.change_feed.bookmark import ALL_ROWS, Bookmark
 from deltacompact.change_feed.changes import branch_batch, stream_batch
 from deltacompact.change_feed.columns import CHANGE_COLUMNS
 from deltacompact.change_feed.request import ChangesOptions, ChangesRequest, narrowed
@@ -91,22 +92,24 @@ def mirror(
         raise InputError(f"key {missing[0]!r} of {into.table_id!r} is no column ({columns_shown(columns)})")
     if known is None or known.next is None:
         return 0
-    ends = f"{_digest(known.done)} to {_digest(known.next)}"
+    batch = known
+    ends = f"{_digest(batch.done)} to {_digest(batch.next)}"
     by = "" if table is None else f", by schema {table.metadata.schema_id}"
-    token = f"changes of {source.table_id} ({_creation(source)}) by {bookmark}: {ends}, given at {known.time_ms}{by}"
+    token = f"changes of {source.table_id} ({_creation(source)}) by {bookmark}: {ends}, given at {batch.time_ms}{by}"
 
     def check() -> None:
-        check_batch(source.table_id, _seen(source, bookmark)[0] or Bookmark(bookmark, None), known)
+        nonlocal batch
+        batch = _taken(source, batch, target, terms)
 
     if not _is_unique(source, sink.equal):
         again = partial(source.changes, bookmark=bookmark, **asked)
-        at_end = partial(_rows_at_end, source, table, known, asked)
+        at_end = partial(_rows_at_end, source, table, batch, asked)
         reader = _one_row_of_each(reader, sink, again, at_end, partial(_twice, source.table_id, into.table_id))
     rows = sink.append(reader, token, check) if columns else 0
     if isinstance(source, DeltaStreamTable):
-        source.commit_bookmark(bookmark, known, target, terms)
+        source.commit_bookmark(bookmark, batch, target, terms)
     else:
-        source.commit_bookmark(bookmark, known, target, _schema_id(table), terms)
+        source.commit_bookmark(bookmark, batch, target, _schema_id(table), terms)
     return rows
 
 
@@ -310,6 +313,17 @@ def _seen(
     return _named(bookmarks(table.metadata), name), table
 
 
+def _taken(
+    source: DeltaStreamTable | IcebergCatalogTable, batch: Bookmark[Any], target: str | None, terms: str | None
+) -> Bookmark[Any]:
+    """The batch with the mirror that takes it. Raises ConflictError if another consumer has moved the bookmark."""
+    from deltacompact.change_feed import branch_bookmarks, stream_bookmarks
+
+    if isinstance(source, DeltaStreamTable):
+        return stream_bookmarks.taken(source._catalog, source.table_id, batch, target, terms)
+    return branch_bookmarks.taken(source._catalog.loaded(source.table_id), batch, target, terms)
+
+
 def _named(known: Sequence[Bookmark[Any]], name: str) -> Bookmark[Any] | None:
     return next((bookmark for bookmark in known if bookmark.name == name), None)
 
@@ -342,7 +356,7 @@ def _check_terms(known: Bookmark[Any], terms: str | None, table_id: str, into_id
     """Raise InputError for other columns or another filter than the mirror has."""
     if None not in (terms, known.asked) and terms != known.asked:
         raise InputError(
-            f"bookmark {known.name!r} of {table_id!r} has put {known.asked} into {into_id!r}, and this asks for "
+            f"bookmark {known.name!r} of {table_id!r} puts {known.asked} into {into_id!r}, and this asks for "
             f"{terms}: ask for the same, or take all rows anew, with another bookmark and --from ({ALL_ROWS})"
         )
 

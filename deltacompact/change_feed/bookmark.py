@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from deltacompact.base import expect
@@ -40,7 +40,8 @@ class Bookmark(Generic[Position]):
     done       changes up to this position are done; None: none are
     next       the end of the batch that was given; None: no batch was given
     time_ms    when the bookmark was set, which tells batches with the same ends apart
-    into       the id of the creation of the mirror that has what is done; None: a consumer of another kind has it
+    into       the id of the creation of the mirror that has what is done, or takes the first batch; None: a consumer of
+               another kind has it
     schema_id  the schema of an Iceberg table by which a mirror has named the columns of what is done
     asked      the columns and the filter of a mirror, as a text; None: unknown
     """
@@ -52,6 +53,10 @@ class Bookmark(Generic[Position]):
     into: str | None = None
     schema_id: int | None = None
     asked: str | None = None
+
+    def of_mirror(self, into: str | None, asked: str | None) -> Bookmark[Position]:
+        """The same with a mirror, and what it has asked for, as far as they are known."""
+        return replace(self, into=into or self.into, asked=asked or self.asked)
 
     def is_unsigned(self, now_s: float) -> bool:
         """Whether the bookmark's time is so old that it must be renewed to count as used."""
@@ -72,7 +77,11 @@ def checked_name(name: str) -> str:
 def check_batch(table_id: str, known: Bookmark[Position], batch: Bookmark[Position] | None) -> None:
     """Raise ConflictError if the bookmark's batch is no longer `batch`."""
     if batch is not None and known != batch:
-        raise ConflictError(f"table {table_id!r}: another consumer has moved bookmark {known.name!r}")
+        raise moved_meanwhile(table_id, known.name)
+
+
+def moved_meanwhile(table_id: str, name: str) -> ConflictError:
+    return ConflictError(f"table {table_id!r}: another consumer has moved bookmark {name!r}")
 
 
 def unknown(table_id: str, name: str, remedy: str = "") -> NotFoundError:

@@ -4,9 +4,9 @@ bookmark.mirror           snapshot 7      done
 bookmark.mirror.next      snapshot 9      given and not done
 bookmark.audit.first      snapshot 9      a first batch was given, all rows; nothing is done
 
-A property names the mirror that has what is done: deltacompact.bookmark.mirror.into. Another one has the id of the
-schema by which its columns were named then, deltacompact.bookmark.mirror.schema, and one has the columns and the filter
-that it asked for, deltacompact.bookmark.mirror.asked.
+A property names the mirror that has what is done, or takes the first batch: deltacompact.bookmark.mirror.into. Another
+one has the id of the schema by which its columns were named then, deltacompact.bookmark.mirror.schema, and one has the
+columns and the filter that it asked for, deltacompact.bookmark.mirror.asked.
 
 The catalog sets a tag only if it is still the one we saw: of two consumers one is refused, and looks again. Every
 engine's expiry keeps a tag's snapshot for 30 days, however old it is; `maintain` also keeps the snapshots from there to
@@ -131,6 +131,18 @@ def end_of_bookmark(metadata: TableMetadata, from_: AsOf) -> AsOf:
     raise no_beginning(metadata.table_id, from_, "snapshot, branch, tag, time", names)
 
 
+def taken(table: IcebergTable, batch: Bookmark[int], into: str | None, asked: str | None) -> Bookmark[int]:
+    """Record which mirror takes a batch, and what was asked, before it has the rows. The batch stays the same.
+
+    Raises ConflictError if another consumer has moved the bookmark.
+    """
+    check_batch(table.metadata.table_id, _found(table.metadata, batch.name), batch)
+    wanted = batch.of_mirror(into, asked)
+    if wanted != batch:
+        _moved_from(table, batch, wanted)
+    return wanted
+
+
 def committed(
     table: IcebergTable,
     name: str,
@@ -152,8 +164,8 @@ def committed(
     if known.next is None:
         return False
     named = known.schema_id if schema_id is None else schema_id
-    wanted = Bookmark(name, known.next, into=into or known.into, schema_id=named, asked=asked or known.asked)
-    _moved_from(table, known, wanted)
+    taken_by = known.of_mirror(into, asked)
+    _moved_from(table, known, replace(taken_by, done=known.next, next=None, time_ms=None, schema_id=named))
     return True
 
 
@@ -194,15 +206,15 @@ def _known(metadata: TableMetadata, name: str) -> Bookmark[int]:
 def _moved(table: IcebergTable, name: str, wanted: Bookmark[int]) -> tuple[IcebergTable, Bookmark[int]]:
     given_as, other = (GIVEN_FIRST, GIVEN_NEXT) if wanted.done is None else (GIVEN_NEXT, GIVEN_FIRST)
     tags = {_tag(name): wanted.done, _tag(name, given_as): wanted.next, _tag(name, other): None}
-    now_ms = int(time.time() * 1000)
+    set_ms = wanted.time_ms or int(time.time() * 1000)
     said = (wanted.into, None if wanted.schema_id is None else str(wanted.schema_id), wanted.asked)
     properties = {_property(name, ending): text for ending, text in zip(_PROPERTIES, said, strict=True)}
     try:
-        return table.tag(tags, now_ms + FILES_KEPT_S * 1000, properties), wanted
+        return table.tag(tags, set_ms + FILES_KEPT_S * 1000, properties), wanted
     except DeltaCompactError as error:  # it may answer a second sending of our request
         table = table.reloaded()
         is_dropped = wanted.done is None and wanted.next is None
-        if _found(table.metadata, name) == replace(wanted, time_ms=None if is_dropped else now_ms):
+        if _found(table.metadata, name) == replace(wanted, time_ms=None if is_dropped else set_ms):
             return table, wanted
         if isinstance(error, CommitUnansweredError):
             raise OutcomeUnknownError(

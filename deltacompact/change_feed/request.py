@@ -106,7 +106,10 @@ def changes_of(
     partition_keys = tuple(dict.fromkeys(name for range_ in ranges for name in range_.partition_keys))
     known = partition_texts.with_partition_keys(whole, partition_keys) if len(whole) else whole
     where = text_filter(asked.where) if isinstance(asked.where, str) else asked.where
-    selected = Selected.of(table_id, whole, named_columns(asked.columns), where, partition_keys)
+    columns = named_columns(asked.columns)
+    if not len(whole):  # where no row was ever there, nobody knows the columns
+        where = columns = None
+    selected = Selected.of(table_id, whole, columns, where, partition_keys)
     schema = feed_schema(table_id, selected.wanted)
     feeds = [_feed(table_id, range_, known, selected, asked) for range_ in ranges]
 
@@ -123,7 +126,7 @@ def changes_of(
 
 def _feed(table_id: str, range_: ChangeRange, whole: pa.Schema, selected: Selected, asked: ChangesRequest) -> Feed:
     wanted = range_.key if asked.key is None else named_columns(asked.key) or ()
-    key = wanted if len(whole) else ()  # where no row was ever there, nobody knows the columns
+    key = wanted if len(whole) else ()
     for name in key:
         if name not in whole.names:
             raise InputError(f"table {table_id!r} has no column {name!r} for a key ({columns_shown(whole.names)})")

@@ -32,6 +32,7 @@ from deltacompact.change_feed.bookmark import (
     checked_name,
     idle,
     is_name,
+    moved_meanwhile,
     no_beginning,
     unknown,
     without_beginning,
@@ -131,6 +132,21 @@ def _refuse_vacuumed(catalog: Streams, table_id: str, ends: Positions | None, is
     side_by_side(list((ends or {}).items()), look, catalog.at_once)
 
 
+def taken(
+    catalog: Streams, table_id: str, batch: StreamBookmark, into: str | None, asked: str | None
+) -> StreamBookmark:
+    """Record which mirror takes a batch, and what was asked, before it has the rows. The batch stays the same.
+
+    Raises ConflictError if another consumer has moved the bookmark.
+    """
+    number, known = _newest(catalog, table_id, batch.name)
+    check_batch(table_id, known or Bookmark(batch.name, None), batch)
+    wanted = batch.of_mirror(into, asked)
+    if wanted != batch and not _put(catalog, table_id, number, wanted):
+        raise moved_meanwhile(table_id, batch.name)
+    return wanted
+
+
 def committed(
     catalog: Streams,
     table_id: str,
@@ -149,9 +165,9 @@ def committed(
     check_batch(table_id, known, batch)
     if known.next is None:
         return False
-    wanted = Bookmark(name, known.next, into=into or known.into, asked=asked or known.asked)
+    wanted = replace(known.of_mirror(into, asked), done=known.next, next=None, time_ms=None)
     if not _put(catalog, table_id, number, wanted):
-        raise ConflictError(f"table {table_id!r}: another consumer has moved bookmark {name!r}")
+        raise moved_meanwhile(table_id, name)
     return True
 
 
@@ -280,7 +296,7 @@ def _put(catalog: Streams, table_id: str, number: int, wanted: StreamBookmark, d
         "id": uuid.uuid4().hex,
         "table": table_id,
         "creation": catalog.known_table(table_id).creation,
-        "time_ms": int(catalog.clock() * 1000),
+        "time_ms": wanted.time_ms or int(catalog.clock() * 1000),
         "done": positions_as_json(wanted.done),
         "next": positions_as_json(wanted.next),
         "into": wanted.into,

@@ -892,16 +892,17 @@ def test_sort_keys_of_a_mirror_hide_no_row_of_its_source(tmp_path, of):
     assert copy.read().sort_by("id").equals(first)
 
 
-def test_a_mirror_of_a_source_without_rows_waits_for_them(tmp_path):
-    """A scheduled mirror does not fail because it is older than the first row."""
+@pytest.mark.parametrize("asked", [{}, {"columns": ["id"], "where": "id > 0"}])
+def test_a_mirror_of_a_source_without_rows_waits_for_them(tmp_path, asked):
+    """A scheduled mirror does not fail because it is older than the first row, whose columns nobody knows."""
     catalog = deltacompact.open_catalog(tmp_path)
     source, copy = (catalog.create_table(name, primary_keys=["id"]) for name in ("source", "copy"))
-    assert mirror(source, copy, "m", from_="1999-01-01") == 0
+    assert mirror(source, copy, "m", from_="1999-01-01", **asked) == 0
     source.compact()
     source.append(pa.table({"id": pa.array([], pa.int64())}), operation="delete")
-    assert mirror(source, copy, "m", from_="1999-01-01") == 0
+    assert mirror(source, copy, "m", from_="1999-01-01", **asked) == 0
     source.append(pa.table({"id": [1]}))
-    assert mirror(source, copy, "m") == 1
+    assert mirror(source, copy, "m", **asked) == 1
     assert copy.read().to_pylist() == [{"id": 1}]
 
 
@@ -1144,12 +1145,50 @@ def test_a_mirror_asks_for_the_same_columns_and_rows_each_time(source, tmp_path)
     assert mirror(source.table, target, "mirror", from_="1999-01-01", **asked) > 0
     source.append(4)
     for other in ({**asked, "where": "id > 2"}, {**asked, "where": None}, {"where": "id > 1"}, {}):
-        with pytest.raises(InputError, match=r"has put --columns id --where 'id > 1' into .* asks for .*take all rows"):
+        with pytest.raises(InputError, match=r"puts --columns id --where 'id > 1' into .* asks for .*take all rows"):
             mirror(source.table, target, "mirror", **other)
     assert mirror(source.table, target, "mirror", **asked) == 1
     source.append(5)
     assert mirror(source.table, target, "mirror", **asked) == 1
     assert sorted(target.read()["id"].to_pylist()) == [2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("into", ["stream", "branch"])
+def test_a_first_batch_whose_run_died_is_not_done_by_a_run_that_asks_for_something_else(source, tmp_path, into):
+    """The batch was known in the mirror, so its bookmark moved on: rows of the second filter were missing for ever."""
+    (tmp_path / "lake").mkdir()
+    target = mirror_of(tmp_path) if into == "stream" else iceberg_mirror(Lake(tmp_path / "lake", "mirrors"))
+    source.append(3)
+    begin = {"from_": "1999-01-01"}
+    with pytest.raises(KeyboardInterrupt), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(type(source.table), "commit_bookmark", raises(KeyboardInterrupt))
+        mirror(source.table, target, "b", where="id > 1", **begin)
+    given = source.table.bookmarks()
+    for other in ({}, {"where": "id > 2"}, {"where": "id > 1", "columns": ["id"]}):
+        with pytest.raises(InputError, match=r"puts --where 'id > 1' into .* take all rows anew"):
+            mirror(source.table, target, "b", **begin, **other)
+    with pytest.raises(InputError, match="it went into another table"):
+        mirror(source.table, mirror_of(tmp_path / "other"), "b", where="id > 1", **begin)
+    assert source.table.bookmarks() == given
+    mirror(source.table, target, "b", where="id > 1", **begin)
+    assert sorted(target.read()["id"].to_pylist()) == [2, 3]
+    history = target.history()
+    assert sum(len(made.tokens) for made in history) == 1 if into == "stream" else len(history) == 1, "once"
+
+
+def test_a_first_batch_that_its_mirror_refuses_may_be_asked_for_in_other_words(source, tmp_path):
+    target = deltacompact.open_catalog(tmp_path / "mirror").create_table("m", primary_keys=["id"])
+    with pytest.raises(KeyboardInterrupt), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(type(target._catalog), "_append_net", raises(KeyboardInterrupt))
+        mirror(source.table, target, "b", from_="1999-01-01", where="id > 1")
+    assert mirror(source.table, target, "b") == 2
+
+
+def raises(error):
+    def raising(*_, **__):
+        raise error
+
+    return raising
 
 
 def test_a_mirror_whose_schema_is_fixed_is_told_what_helps_it(tmp_path):

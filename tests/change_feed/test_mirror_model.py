@@ -41,7 +41,6 @@ class Mirrored:
         self.catalog = DeltaStreamCatalog(MemoryStore(clock=lambda: self.now_s), clock=lambda: self.now_s)
         self.source = self.catalog.create_table("s", ["day"], ["id"])
         self.into = self.catalog.create_table("m", [], ["id"], sort_keys)
-        self.do("put", "mon", 0)  # a filter needs a column
 
     def do(self, what: str, day: str, key: int) -> None:
         self.now_s += 1
