@@ -99,7 +99,8 @@ def batch_for(table: IcebergTable, name: str, from_: AsOf, to: AsOf, branch: str
         if is_new:
             if from_ is None:
                 raise without_beginning(metadata.table_id, name)
-            begin = begin_of(metadata, from_, branch)
+            since = end_of_bookmark(metadata, from_)
+            begin = None if since is None else begin_of(metadata, since, branch)
             known = Bookmark(name, begin.snapshot_id if begin else None)
         if not is_open:
             head = metadata.branch(branch) if to is None else snapshot_as_of(metadata, to, branch)

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from deltacompact.base.errors import InputError
 from deltacompact.base.model import Partition
-from deltacompact.base.moments import moment_of
 from deltacompact.base.partitions import side_by_side
 from deltacompact.change_feed.request import ChangeRange, ChangesRequest, changes_of
 
@@ -42,13 +40,11 @@ def stream_changes(
 ) -> Answer:
     """The changes of one partition, or of all, one after the other."""
     from deltacompact.change_feed.delta_streams import StreamRange, columns_of
-    from deltacompact.change_feed.stream_bookmarks import end_of_bookmark, state_of
+    from deltacompact.change_feed.stream_bookmarks import end_of_bookmark, refuse_version_of_many, state_of
 
     table, done = catalog.described(table_id), end_of_bookmark(catalog, table_id, from_)
-    if partition is None and table.partition_keys:
-        for end in (None if done is not None else from_, to):
-            if end is not None and moment_of(end) is None:
-                raise InputError(f"version {end!r}: each partition has its own versions, name a partition or a time")
+    for end in (None if done is not None else from_, to):
+        refuse_version_of_many(table, partition, end)
     chosen, limits = catalog.chosen(table_id, partition), asked.reading(catalog.read_limits)
 
     def range_of(place: Partition) -> StreamRange:

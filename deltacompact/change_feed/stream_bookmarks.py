@@ -101,7 +101,8 @@ def batch_for(
         if known is None:
             if from_ is None:
                 raise without_beginning(table_id, name)
-            known = Bookmark(name, positions_at(catalog, table_id, from_))
+            done = end_of_bookmark(catalog, table_id, from_)
+            known = Bookmark(name, positions_at(catalog, table_id, from_) if done is None else done)
         elif _is_idle(catalog, known):
             raise idle(table_id, name)
         elif is_open and not known.is_unsigned(catalog.clock()):
@@ -228,15 +229,29 @@ def state_of(catalog: Streams, table_id: str, partition: Partition, position: St
     return catalog.log(table_id, partition).state_at(position.version, position.tail)
 
 
-def positions_at(
-    catalog: Streams, table_id: str, as_of: str | datetime | None, known: Positions | None = None
-) -> Positions:
-    """The position of each partition now, or at a time. Raises InputError for a version, which belongs to one
-    partition.
+def refuse_version_of_many(
+    table: Table, partition: Mapping[str, Any] | Partition | None, end: str | datetime | None
+) -> None:
+    """Raise InputError if an end is a version and no time, where no partition is named and there may be several."""
+    if end is not None and partition is None and table.partition_keys and moment_of(end) is None:
+        raise InputError(f"version {end!r}: each partition has its own versions, name a partition or a time")
 
-    Where each partition was, if it is `known`, saves opening those that are there still.
+
+def positions_at(
+    catalog: Streams,
+    table_id: str,
+    as_of: str | datetime | None,
+    known: Positions | None = None,
+    partition: Mapping[str, Any] | Partition | None = None,
+) -> Positions:
+    """The position of one partition, or of each, now, or at a version or a time.
+
+    Where each partition was, if it is `known`, saves opening those that are there still. Raises InputError for a
+    version of several partitions, NotFoundError for one that is not there.
     """
-    partitions, still = catalog.partitions(table_id), dict[Partition, StreamPosition]()
+    if as_of is not None:
+        refuse_version_of_many(catalog.described(table_id), partition, as_of)
+    partitions, still = catalog.chosen(table_id, partition), dict[Partition, StreamPosition]()
     if as_of is None and known and pays(catalog, len(partitions)):
         still = {place: known[place] for place in unchanged_streams(catalog, table_id, known)}
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deltacompact.base.errors import InputError, NotFoundError
+from deltacompact.base.moments import moment_of
 from deltacompact.base.wording import counted, text_of
 from deltacompact.cli.answers import answer, note
 from deltacompact.cli.arguments import any_catalog_argument, json_option, pairs, table_argument, where_option
@@ -133,20 +134,21 @@ def changes(
     )
     if out is None:
         if not print_rows(reader, as_json) and not as_json:
-            note(_why_nothing(catalog, table, from_, to, options))
+            note(_why_nothing(catalog, table, None if bookmark or to else from_, options))
         return None
     rows = _written(reader, out)
     answer(as_json, {"table": table, "out": out, "rows": rows}, f"wrote {counted(rows, 'change')} to {out}")
 
 
 def _why_nothing(
-    catalog: DeltaStreamCatalog | IcebergCatalog, table: str, from_: str | None, to: str | None, options: dict[str, Any]
+    catalog: DeltaStreamCatalog | IcebergCatalog, table: str, from_: str | None, options: dict[str, Any]
 ) -> str:
     from deltacompact.catalog.opening import is_iceberg_catalog
 
-    if from_ and not to and not is_iceberg_catalog(catalog):
-        newest = catalog.table(table).versions(pairs(options["partition"]) or None)[-1:]  # none: it holds no data
-        if any(from_ in (link.version, link.version.partition("-")[0]) for link in newest):
+    if from_ and moment_of(from_) is None and not is_iceberg_catalog(catalog):
+        places = catalog.chosen(table, pairs(options["partition"]) or None)
+        newest = [catalog.state(table, place).version for place in places]
+        if any(from_ in (version, version.partition("-")[0]) for version in newest):
             return (
                 f"nothing changed: version {from_} is the newest, so it is what the table is now. Give the version "
                 "before it, or a time"
@@ -191,7 +193,8 @@ class _ListOrDrop(click.Command):
     """Takes the verb `list` or `drop` before the catalog. A catalog in a folder of that name is ./list."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        verb = args.pop(0) if args[:1] in (["list"], ["drop"]) else "list"
+        first = next((place for place, word in enumerate(args) if word == "-" or not word.startswith("-")), 0)
+        verb = args.pop(first) if args[first : first + 1] in (["list"], ["drop"]) else "list"
         ctx.params["verb"] = verb
         return super().parse_args(ctx, args)
 

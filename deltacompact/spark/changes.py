@@ -33,7 +33,7 @@ from deltacompact.change_feed.stream_bookmarks import Positions, parsed_position
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.spark import arrow_types
 from deltacompact.spark.options import CHANGE_OPTIONS, catalog_of, check_options, flag, parse_partition
-from deltacompact.spark.reading import chosen, to_type
+from deltacompact.spark.reading import to_type
 
 ALL = "all"
 """What `changes` says for the feed that begins with all rows."""
@@ -74,11 +74,10 @@ class FedStreams:
 
     def position(self, as_of: str | None, known: Position = None) -> Position:
         catalog, table_id = catalog_of(self.options)
-        wanted = set(chosen(catalog, table_id, parse_partition(self.options.get("partition"))))
         creation = catalog.current_table(table_id).creation
-        found = positions_at(catalog, table_id, as_of, _streams(known))
-        streams = positions_as_json({partition: end for partition, end in found.items() if partition in wanted})
-        return {"creation": creation, "streams": streams}
+        partition = parse_partition(self.options.get("partition"))
+        found = positions_at(catalog, table_id, as_of, _streams(known), partition)
+        return {"creation": creation, "streams": positions_as_json(found)}
 
     def slices(self, begin: Position, end: Position) -> list[FeedSlice]:
         """One for each partition of the end that has moved. Each has one beginning or none: others would be taken to

@@ -118,6 +118,30 @@ def test_the_feed_may_begin_where_a_consumer_is(source):
         source.table.changes("nobody")
 
 
+def test_a_consumer_may_begin_where_another_one_is(source):
+    """The help said so, and the answer was that no version begins with that name."""
+    batch(source, from_="1999-01-01")
+    source.append(3)
+    assert source.table.changes("mirror", bookmark="early").read_all().num_rows == 3, "it has done nothing"
+    source.table.commit_bookmark("mirror")
+    assert source.table.changes("mirror", bookmark="late").read_all()["id"].to_pylist() == [3]
+    with pytest.raises(NotFoundError, match=r"'mirrr' is no .* or bookmark"):
+        source.table.changes("mirrr", bookmark="other")
+    assert [bookmark.name for bookmark in source.table.bookmarks()] == ["early", "late", "mirror"]
+
+
+def test_a_version_of_a_partitioned_table_is_refused_with_a_bookmark_and_without(tmp_path):
+    """With a bookmark, it meant each partition's version of that number: these have nothing in common."""
+    table = deltacompact.open_catalog(tmp_path).create_table("p", ["day"], ["id"])
+    for day in ("mon", "tue"):
+        table.append(pa.table({"id": [1]}), {"day": day})
+    for ends in ({"from_": "0"}, {"from_": "1999-01-01", "to": "0"}):
+        for bookmark in (None, "mirror"):
+            with pytest.raises(InputError, match="version '0': each partition has its own versions, name a"):
+                table.changes(bookmark=bookmark, **ends)
+    assert table.bookmarks() == []
+
+
 def test_of_a_partitioned_table_it_begins_where_each_partition_is(tmp_path):
     table = deltacompact.open_catalog(tmp_path).create_table("p", ["day"], ["id"])
     table.append(pa.table({"id": [1]}), {"day": "mon"})
@@ -514,6 +538,8 @@ def test_on_the_command_line(tmp_path, monkeypatch, capsys):
             place = f"iceberg://{source.lake.name}"
         words = ["changes", place, T, "--bookmark", "mirror"]
         assert cli.run([*words, "--from", "1999-01-01"]) == 0 and len(capsys.readouterr().out.splitlines()) == 2
+        assert cli.run(["bookmarks", "--json", "list", place, T]) == 0
+        assert [found["name"] for found in json.loads(capsys.readouterr().out)] == ["mirror"]
         for listing in (["bookmarks", place, T], ["bookmarks", "list", place, T]):
             assert cli.run(listing) == 0 and capsys.readouterr().out.startswith("mirror: done nothing; next ")
         assert cli.run([*words, "--commit"]) == 0

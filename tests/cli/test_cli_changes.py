@@ -12,6 +12,7 @@ from publications import configure
 
 import deltacompact
 from deltacompact import cli
+from deltacompact.storage.local import LocalStore
 
 T = "ns.t"
 
@@ -112,6 +113,27 @@ def test_of_a_table_without_data_nothing_changed(tmp_path, capsys, words):
     capsys.readouterr()
     assert cli.run(["changes", lake, "t", *words]) == 0
     assert capsys.readouterr() == ("", "nothing changed\n")
+
+
+def test_a_poll_that_finds_nothing_reads_no_history(streams, capsys, monkeypatch):
+    """Without --json it read the log of every version of every partition, to print that nothing changed."""
+    table, got = deltacompact.open_catalog(streams[0]).table(T), []
+    for number in range(4, 7):
+        table.append(pa.table({"id": [number]}))
+        table.compact()
+    read = LocalStore.get
+    monkeypatch.setattr(LocalStore, "get", lambda store, path: got.append(path) or read(store, path))
+
+    def asked(*words):
+        got.clear()
+        assert cli.run(["changes", *streams, *words]) == 0
+        capsys.readouterr()
+        return sorted(got)
+
+    assert cli.run(["changes", *streams, "--bookmark", "b", "--from", "1970-01-01"]) == 0
+    assert cli.run(["changes", *streams, "--bookmark", "b", "--commit"]) == 0
+    for words in (["--bookmark", "b", "--from", "1970-01-01"], ["--from", "2100-01-01"]):
+        assert asked(*words) == asked(*words, "--json")
 
 
 def test_a_version_that_is_not_sealed_is_what_the_table_is_now(streams, capsys):
