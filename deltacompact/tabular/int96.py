@@ -4,8 +4,8 @@ valid_to   9999-12-31                       in microseconds; nanoseconds end in 
 at         2026-11-22 12:00:00.123456789    in nanoseconds
 both in one file                            refused: no unit holds both
 
-The values decide when a file is appended. Older builds recorded nanoseconds for every file. Readers of these look for
-values that do not fit.
+The values decide when a file is appended, unless Spark wrote it: its timestamps have microseconds. Older builds
+recorded nanoseconds for every file. Readers of these look for values that do not fit.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from deltacompact.tabular import far_values
 from deltacompact.tabular.parquet_read import INT96_UNIT, Described, batches, stored_schema
 
 _NANOSECONDS = pa.timestamp("ns")
+_SPARK, _WRITER_OF_SPARK = b"org.apache.spark.version", "parquet-mr "
+"""Who writes a Spark file's rows, and what it says of Spark. Others keep the latter when they write its rows again."""
 
 
 def is_in(metadata: pq.FileMetaData) -> bool:
@@ -28,7 +30,12 @@ def is_in(metadata: pq.FileMetaData) -> bool:
 
 
 def unit_of(source: pa.NativeFile, parquet: Described) -> str:
-    """The unit that holds all values of a new file. Raises InputError naming two columns if none does."""
+    """The unit that holds all values of a new file. Raises InputError naming two columns if none does.
+
+    Reads all such columns, twice, of files that Spark did not write.
+    """
+    if _is_by_spark(parquet.metadata):
+        return INT96_UNIT
     names = list(_in_nanoseconds(source, parquet))
     fine, far, rows = None, None, (0, parquet.metadata.num_rows)
     both = [batches(source, parquet, names, *rows, READ_LIMITS, unit) for unit in ("ns", "us")] if names else [(), ()]
@@ -42,6 +49,10 @@ def unit_of(source: pa.NativeFile, parquet: Described) -> str:
             "unit holds both. Write the file again without timestamps of 12 bytes (INT96)"
         )
     return "ns" if fine else INT96_UNIT
+
+
+def _is_by_spark(metadata: pq.FileMetaData) -> bool:
+    return _SPARK in (metadata.metadata or {}) and str(metadata.created_by).startswith(_WRITER_OF_SPARK)
 
 
 def recorded_unit(schema: pa.Schema) -> str:

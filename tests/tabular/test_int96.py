@@ -84,6 +84,21 @@ def test_a_file_that_the_log_has_is_inspected_without_its_rows(monkeypatch):
     assert (again.schema, again.far, again.rows) == (file.schema, file.far, file.rows)
 
 
+def test_a_file_by_spark_is_inspected_without_its_rows(monkeypatch):
+    """Spark writes such timestamps by default, in microseconds. Each column of a table on S3 was fetched twice."""
+    store, ours = MemoryStore(), b"parquet-cpp-arrow version 26"
+    rows = of(pa.array([NEVER, TODAY], US)).replace_schema_metadata({"org.apache.spark.version": "4.1.0"})
+    name = stored(store, rows)
+    by_pyarrow = store.get(name)
+    assert by_pyarrow.count(ours) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(int96, "batches", None)
+        with pytest.raises(TypeError):  # rows that Spark wrote first, and somebody else again
+            inspecting.inspect(store, name, ContentType.PARQUET)
+        store.put(name, by_pyarrow.replace(ours, b"parquet-mr version 1.16.0   "))
+        assert inspecting.inspect(store, name, ContentType.PARQUET).schema.field("at").type == US
+
+
 def test_what_stands_beside_times_does_not_count():
     """NaN is not equal to NaN: a unit was refused, or nanoseconds were recorded for nothing."""
     beside = [{"at": TODAY, "x": float("nan")}, None, {"at": None, "x": 1.0}, {"at": TODAY, "x": float("nan")}]
