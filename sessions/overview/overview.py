@@ -117,6 +117,7 @@ class OverviewReader:
         self._ended: dict[str, JobRunSeen] = {}
         self._open: dict[str, dict[str, StoredRecord[JobRunSession]]] = {}
         self._listed_s: float | None = None
+        self._answered_s: float | None = None
         self._decisions: list[KeptDecision] = []
         self._decided_s: float | None = None
         self._deciding = threading.Lock()
@@ -150,6 +151,13 @@ class OverviewReader:
     def unreadable(self) -> int:
         """The number of objects that were left out so far, because they cannot be read."""
         return len(self._state.unreadable)
+
+    def check(self, at_most_s: float) -> None:
+        """Ask the state for a listing, unless it answered in the last `at_most_s` seconds. Raises if it does not
+        answer. This waits for no overview: the first one may take minutes."""
+        if self._is_older(self._answered_s, at_most_s):
+            self._state.open_job_runs()
+            self._answered_s = self._clock()
 
     def read(self, at_most_s: float = 0.0) -> Overview:
         """The records as they are now, or as they were at most `at_most_s` seconds ago."""

@@ -111,7 +111,7 @@ class _Page:
         wrong = self._healthy()
         if wrong is None:
             try:
-                await self._read(_HEALTH_S)
+                await to_thread.run_sync(lambda: self._reader.check(_HEALTH_S))
             except Exception as error:
                 wrong = one_line(error)
         answer = {"status": "ok" if wrong is None else wrong, "unreadable": self._reader.unreadable()}
@@ -146,8 +146,8 @@ class _Page:
                 self._summary = overview, summary(overview, self._places)
             return self._summary
 
-    async def _read(self, at_most_s: float = _EVERY_S) -> Overview:
-        return await to_thread.run_sync(lambda: self._reader.read(at_most_s))
+    async def _read(self) -> Overview:
+        return await to_thread.run_sync(lambda: self._reader.read(_EVERY_S))
 
 
 class PageServer(Server):

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from counting_store import CountingStore
 from PIL import Image
 from playwright.sync_api import expect, sync_playwright
 from sessions_records import NOW_S, OUTCOME, job_run, session
@@ -497,6 +498,35 @@ def test_health_is_answered_while_a_summary_takes_long_and_all_pages_share_one(s
             go_on.set()
         assert {answer.result().json()["at_s"] for answer in answers} == {overview.at_s for overview in made}
     assert len(made) == len({id(overview) for overview in made})
+
+
+def test_health_costs_one_listing_and_waits_for_no_overview():
+    """Kubernetes ended dispatchers again and again, while they read the sessions of 1,000 ended job runs."""
+    memory = MemoryStore()
+    StateStore(memory).accept(job_run())
+    entered, go_on = threading.Event(), threading.Event()
+
+    def intercept(kind, path, act):
+        if kind == "get":
+            entered.set()
+            assert go_on.wait(30)
+        return act()
+
+    store = CountingStore(InterceptedStore(memory, intercept))
+    served = PageServer(OverviewReader(StateStore(store)))
+    served.start()
+    with ThreadPoolExecutor(1) as pages:
+        overview = pages.submit(httpx.get, served.address + "api/overview", timeout=30)
+        try:
+            assert entered.wait(30)
+            store.reset()
+            for _ in range(2):
+                assert httpx.get(served.address + "healthz", timeout=5).json()["status"] == "ok"
+            assert store.requests == [("list", "open/")], "the second time it had answered a moment ago"
+        finally:
+            go_on.set()
+        assert overview.result().json()["job_runs_in_all"] == 1
+    served.stop()
 
 
 def test_machines_get_metrics_and_health(state):
