@@ -137,7 +137,11 @@ _MEMORY_SHARE = 0.8
     43200,
     "After so long, a message that was received and not accepted comes again.",
 )
-@click.option("--logs", metavar="FOLDER", help="Where sessions log. Default: below the state, if it is a folder.")
+@click.option(
+    "--logs",
+    metavar="FOLDER",
+    help="Where sessions log while they run; the state keeps the end. Default: in the state, whole, if it is a folder.",
+)
 def dispatch(
     queue: str,
     state: str,
@@ -252,8 +256,9 @@ def dispatcher_of(
     rates, starts = RateStore(records), StartStore(records)
     offers = (*offers_here(cpus, memory), *ours.offers)
     preloaded = (*_PROGRAM, *(_ICEBERG if allowed.has_iceberg else ()))
-    keeps_logs = logs is not None or state.folder is not None  # otherwise the state has copies
-    here = LocalLauncher(logs_folder, run_group, preloaded, keeps_logs)
+    in_state = state.folder is not None and logs_folder.resolve() == (state.folder / "logs").resolve()
+    temporary = logs is None and not in_state
+    here = LocalLauncher(logs_folder, run_group, preloaded, in_state, temporary)
     means = Means(
         Planner(rates, starts, offers, sessions_max, ours.prices_dated, lambda: admission.busy_slots, clock=clock),
         Launchers({"local": here, **ours.in_background}, here.ready),

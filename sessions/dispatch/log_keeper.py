@@ -1,8 +1,8 @@
 """Copies the logs of groups into the state: the disk or the cluster with a log may be gone before somebody reads it.
 
-    a process, state in a folder      nothing to copy: the process writes its log there
-    a process, state on S3            the last 64 KiB of its log, every 30 s while it grows, and at the end
-    a cluster                         the last 64 KiB of its log, before the cluster is terminated
+    a process that logs in the state    nothing to copy
+    a process that logs elsewhere       the last 64 KiB of its log, every 30 s while it grows, and at the end
+    a cluster                           the last 64 KiB of its log, before the cluster is terminated
 
 If a process is killed, its dispatcher copies the log. If the machine is lost, so are at most 30 s of the log. If a log
 cannot be copied, a warning names it, and the work goes on.
@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from deltacompact.base.errors import DeltaCompactError
 from deltacompact.base.wording import one_line
+from deltacompact.storage.objects import is_there
 from sessions.launchers.launchers import Launchers
 from sessions.planning.prices import LOCAL
 from sessions.records.kept_logs import log_path
@@ -48,13 +49,19 @@ class LogKeeper:
             self.keep()
 
     def keep(self) -> None:
-        if self._is_process and self._state.folder is not None:
-            return
         self._kept_s = self._clock()
         try:
+            if self._is_in_the_state():
+                return
             printed = self._launchers.logs(self._group_id).encode(errors="replace")[-_KEPT_BYTES:]
             if printed and printed != self._kept:
                 self._state.store.put(log_path(self._group_id), printed)
                 self._kept = printed
         except (DeltaCompactError, OSError) as error:
             _LOG.warning("what %s printed could not be kept: %s", self._group_id, one_line(error))
+
+    def _is_in_the_state(self) -> bool:
+        """Whether the process writes its log where copies lie: the file is there, and we did not put it."""
+        if not self._is_process or self._kept or self._state.folder is None:
+            return False
+        return is_there(self._state.store, log_path(self._group_id))

@@ -51,13 +51,21 @@ class LocalLauncher:
     logs         the folder for the logs of groups
     run          runs a group in the new process
     preloaded    more modules that most groups need, and that take long to import
-    keeps_logs   whether logs stay when their groups are terminated. A temporary folder would fill the disk
+    keeps_logs   whether logs stay when their groups end. Elsewhere than in the state they would fill the disk
+    temporary    whether the folder goes when the launcher is closed
     """
 
-    def __init__(self, logs: Path, run: RunGroup, preloaded: Sequence[str] = (), keeps_logs: bool = True) -> None:
+    def __init__(
+        self,
+        logs: Path,
+        run: RunGroup,
+        preloaded: Sequence[str] = (),
+        keeps_logs: bool = True,
+        temporary: bool = False,
+    ) -> None:
         self._logs = logs
         self._run = run
-        self._keeps_logs = keeps_logs
+        self._keeps_logs, self._temporary = keeps_logs, temporary
         logs.mkdir(parents=True, exist_ok=True)
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([*_PRELOADED, *preloaded])
@@ -141,7 +149,7 @@ class LocalLauncher:
     def close(self) -> None:
         for group_id in list(self._groups):
             self.terminate(group_id)
-        if not self._keeps_logs:
+        if self._temporary:
             with contextlib.suppress(OSError):  # the file of a cluster that runs may lie there
                 self._logs.rmdir()
 

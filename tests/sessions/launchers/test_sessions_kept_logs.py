@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import time
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ import deltacompact
 from deltacompact.base.errors import StoreError
 from deltacompact.storage.memory import MemoryStore
 from sessions import cli
+from sessions.cli.dispatch import dispatcher_of
 from sessions.dispatch.expiry import expire
 from sessions.dispatch.log_keeper import LogKeeper
 from sessions.launchers.launcher import GroupSpec, GroupState
@@ -29,9 +31,9 @@ GROUP = "run-1.3.g0.1.1"
 PATH = f"logs/{GROUP}.log"
 
 
-def launched(folder, run, id_: str = GROUP, launcher: str = "local", keeps_logs: bool = True) -> Launchers:
-    launchers = Launchers({launcher: LocalLauncher(folder, run, keeps_logs=keeps_logs)})
-    launchers.launch(GroupSpec(id_, "s", "run-1", "g0.1", 3, "local", launcher, "local", 1, 1, 0))
+def launched(folder, run) -> Launchers:
+    launchers = Launchers({"local": LocalLauncher(folder, run)})
+    launchers.launch(GroupSpec(GROUP, "s", "run-1", "g0.1", 3, "local", "local", "local", 1, 1, 0))
     return launchers
 
 
@@ -67,24 +69,39 @@ def test_the_log_of_a_group_that_runs_is_kept_now_and_then_and_is_bounded(tmp_pa
     assert kept.endswith(b"it goes on\n") and len(kept) == 64 << 10
 
 
-def test_in_a_folder_a_process_writes_its_log_itself_and_that_of_a_cluster_is_kept(tmp_path):
+def test_what_a_process_logs_in_the_state_stays_as_it_is_and_that_of_a_cluster_is_kept(tmp_path):
     state = StateStore(str(tmp_path / "state"))
+    launchers = launched(tmp_path / "state" / "logs", talking)
+    until(lambda: launchers.logs(GROUP).endswith("it goes on\n"), "it has printed")
+    launchers.terminate(GROUP)
+    LogKeeper(state, launchers, GROUP, "local").keep()
+    assert len(state.store.get(PATH)) > 64 << 10, "its own file stays whole"
     launchers = launched(tmp_path / "elsewhere", killed)
     until(lambda: launchers.status(GROUP).state is GroupState.ENDED, "it was killed")
-    LogKeeper(state, launchers, GROUP, "local").keep()
-    assert not list(state.store.list("logs/")), "its own file, where there is one, stays whole"
     LogKeeper(state, launchers, GROUP, "kuberay").keep()
     assert state.store.get(PATH) == b"the last that it said\n"
 
 
-def test_a_log_in_a_temporary_folder_goes_with_its_group(tmp_path):
-    """With a state on S3, the disk of a dispatcher's machine filled up with the logs of all groups ever."""
-    launchers = launched(tmp_path / "logs", killed, keeps_logs=False)
-    until(lambda: launchers.logs(GROUP), "it has printed")
+@pytest.mark.parametrize(("on_s3", "logs"), [(True, None), (True, "logs"), (False, "logs"), (False, None)])
+def test_a_log_that_is_not_in_the_state_is_copied_there_and_goes_with_its_group(tmp_path, monkeypatch, on_s3, logs):
+    """The logs of all groups ever filled up the disk of a dispatcher, where --logs named a folder."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    where = MemoryStore() if on_s3 else str(tmp_path / "state")
+    folder = None if logs is None else str(tmp_path / logs)
+    dispatcher = dispatcher_of(str(tmp_path / "queue"), where, logs=folder)
+    launchers = dispatcher._launcher
+    launchers.launch(GroupSpec(GROUP, "s", "run-1", "g0.1", 3, "local", "local", "local", 1, 1, 0))
+    until(lambda: launchers.status(GROUP).state is GroupState.ENDED, "there is no such job run")
+    keeper = LogKeeper(dispatcher.state, launchers, GROUP, "local")
+    keeper.keep()
+    keeper.keep()
     launchers.terminate(GROUP)
-    assert not list((tmp_path / "logs").iterdir())
     launchers.close()
-    assert not (tmp_path / "logs").exists()
+    assert b"run-1" in dispatcher.state.store.get(PATH)
+    if logs == "logs":
+        assert not list((tmp_path / "logs").iterdir())
+    assert not list((tmp_path / "tmp").iterdir())
 
 
 def test_a_log_that_cannot_be_kept_holds_nothing_up(tmp_path, caplog):
