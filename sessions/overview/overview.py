@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError, PassingError
 from deltacompact.base.partitions import side_by_side
@@ -47,7 +48,7 @@ class JobRunSeen:
         return str(self.run.document.get("source_table_id", ""))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Overview:
     """An overview.
 
@@ -62,7 +63,7 @@ class Overview:
     depth: Depth | None = None
     unreadable: Mapping[str, str] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def delays(self) -> dict[str, Delay]:
         """Why nobody works on a job run, by its id."""
         return delays_of([seen.run for seen in self.job_runs], [report.dispatcher for report in self.dispatchers_there])

@@ -37,13 +37,43 @@ class Turn:
             run.id, run.accepted_s, _is_held(run) or run.state is JobRunState.RUNNING, NamedStreams.of(run.document)
         )
 
+    @property
+    def rank(self) -> tuple[bool, float, str]:
+        """Begun ones go first, then those accepted earlier."""
+        return not self.begun, self.accepted_s, self.job_run_id
+
     def goes_before(self, other: Turn) -> bool:
-        """Whether the other job run has to wait for this one: begun ones go first, then those accepted earlier."""
-        first = self.begun if self.begun != other.begun else self.was_accepted_before(other)
-        return first and self.streams.overlap(other.streams)
+        """Whether the other job run has to wait for this one."""
+        return self.rank < other.rank and self.streams.overlap(other.streams)
 
     def was_accepted_before(self, other: Turn) -> bool:
         return (self.accepted_s, self.job_run_id) < (other.accepted_s, other.job_run_id)
+
+
+class Line:
+    """Finds who is ahead of a turn by its table and partitions, and not by a look at every other turn."""
+
+    def __init__(self, turns: Iterable[Turn] = ()) -> None:
+        self._first: dict[tuple[object, ...], Turn] = {}
+        for turn in turns:
+            self.add(turn)
+
+    def add(self, turn: Turn) -> None:
+        streams = turn.streams
+        table = streams.catalog, streams.table_id
+        named = (None,) if streams.partitions is None else streams.partitions
+        for key in [table, *((*table, partition) for partition in named)]:
+            if key not in self._first or turn.rank < self._first[key].rank:
+                self._first[key] = turn
+
+    def ahead_of(self, turn: Turn) -> Turn | None:
+        """The first of the turns that go before this one. None: it waits for none of them."""
+        streams = turn.streams
+        table = streams.catalog, streams.table_id
+        keys = [table] if streams.partitions is None else [(*table, each) for each in (None, *streams.partitions)]
+        found = [self._first[key] for key in keys if key in self._first]
+        first = min(found, key=lambda other: other.rank, default=turn)
+        return first if first.rank < turn.rank else None
 
 
 def missing_launchers(run: JobRun, there: Collection[str]) -> list[str]:
@@ -57,15 +87,13 @@ def held_up(runs: Iterable[JobRun], launchers: Collection[str]) -> dict[str, Del
     `launchers` are those of all live dispatchers.
     """
     unended = [run for run in runs if not run.state.ended]
-    of_table: dict[tuple[object, str], list[Turn]] = {}
-    for turn in sorted(map(Turn.of, unended), key=lambda turn: (not turn.begun, turn.accepted_s, turn.job_run_id)):
-        of_table.setdefault((turn.streams.catalog, turn.streams.table_id), []).append(turn)
+    turns = [Turn.of(run) for run in unended]
+    line = Line(turns)
     found = {}
-    for turns in of_table.values():
-        for place, turn in enumerate(turns):
-            if ahead := next((other for other in turns[:place] if other.goes_before(turn)), None):
-                text = f"{ahead.job_run_id} works on the same stream, or was accepted before it"
-                found[turn.job_run_id] = Delay(Wait.STREAM, text)
+    for turn in turns:
+        if (ahead := line.ahead_of(turn)) is not None:
+            text = f"{ahead.job_run_id} works on the same stream, or was accepted before it"
+            found[turn.job_run_id] = Delay(Wait.STREAM, text)
     for run in unended:
         if missing := missing_launchers(run, launchers):
             text = f"it is planned for {', '.join(missing)}, which no dispatcher here has"

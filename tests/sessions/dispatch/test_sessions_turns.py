@@ -17,7 +17,7 @@ from sessions_records import NOW_S, job_run
 from sessions.base.model import JobRun, JobRunState, Lease, SessionState
 from sessions.cli import run
 from sessions.documents.streams import NamedStreams
-from sessions.planning.turns import Turn, held_up
+from sessions.planning.turns import Line, Turn, held_up
 from sessions.records.leases import NOBODY
 
 pytestmark = pytest.mark.processes
@@ -84,6 +84,22 @@ def test_somebody_may_always_begin_and_of_two_on_a_stream_one_waits(waiting: lis
     assert free, "nobody waits in a circle"
     for number, turn in enumerate(free):
         assert not any(turn.streams.overlap(other.streams) for other in free[number + 1 :])
+
+
+@given(st.lists(turns, min_size=1, max_size=6, unique_by=lambda turn: turn.job_run_id), turns)
+def test_who_is_ahead_in_a_line_is_the_first_that_goes_before(others: list[Turn], turn: Turn) -> None:
+    before = [other for other in others if other.job_run_id != turn.job_run_id and other.goes_before(turn)]
+    line = Line(other for other in others if other.job_run_id != turn.job_run_id)
+    assert line.ahead_of(turn) == min(before, key=lambda other: other.rank, default=None)
+
+
+def test_why_thousands_wait_for_one_of_their_table_is_found_without_a_look_at_every_pair(monkeypatch):
+    """10,000 open job runs of one table, each with its own partition, cost a minute for each refresh of the page."""
+    compared = []
+    monkeypatch.setattr(NamedStreams, "overlap", lambda *pair: compared.append(pair) or False)
+    runs = [waiting(f"run-{day}", document={**ORDERS, "partitions": [{"d": str(day)}]}) for day in range(300)]
+    runs.append(waiting("all", document=ORDERS, accepted_s=NOW_S + 1))
+    assert list(held_up(runs, ("local",))) == ["all"] and len(compared) < 1000
 
 
 def waiting(name: str, **changes: Any) -> JobRun:
