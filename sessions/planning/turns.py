@@ -14,7 +14,7 @@ A dispatcher also leaves a job run alone if it lacks a launcher that the job run
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sessions.base.model import Delay, JobRun, JobRunState
 from sessions.documents.streams import NamedStreams
@@ -36,6 +36,11 @@ class Turn:
         return cls(
             run.id, run.accepted_s, _is_held(run) or run.state is JobRunState.RUNNING, NamedStreams.of(run.document)
         )
+
+    @property
+    def unbegun(self) -> Turn:
+        """The same turn in the order of acceptance alone."""
+        return replace(self, begun=False)
 
     @property
     def rank(self) -> tuple[bool, float, str]:

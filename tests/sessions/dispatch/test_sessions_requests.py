@@ -242,3 +242,37 @@ def test_job_runs_that_wait_for_one_of_their_stream_cost_one_listing_a_sweep(cou
     clock[0] = 25.0
     dispatcher._sweep()
     assert counted.by_kind() == {"list": 1}
+
+
+def test_job_runs_that_wait_are_read_once_and_then_every_half_a_minute_side_by_side(counted, tmp_path, monkeypatch):
+    """300 that waited for one of their stream were read three times in the first sweep, and twice more each time that
+    one of them had ended, one after another."""
+    clock, many = [0.0], 300
+    _let_tick(clock, monkeypatch)
+    state = StateStore(counted.inner)
+    for number in range(many):
+        state.accept(job_run(f"run-{number:03d}", state=JobRunState.ACCEPTED, lease=None, accepted_s=float(number)))
+    dispatcher = dispatcher_of(str(tmp_path / "queue"), counted, logs=str(tmp_path / "logs"))
+    open_ones = dispatcher._open
+
+    def sweep(at_s: float) -> tuple[list[str], int]:
+        """The job runs that are claimed, which end at once, and how many are read."""
+        clock[0] = at_s
+        counted.reset()
+        held = [held for mark in open_ones.unheld(()) if (held := open_ones.claimed(mark, at_s)) is not None]
+        read = counted.by_kind()["get"]
+        for each in held:
+            each.end(JobRunState.CANCELLED if each.run.cancelling else JobRunState.SUCCEEDED)
+        return [each.run.id for each in held], read
+
+    claimed, read = sweep(0.0)
+    assert claimed == ["run-000"] and read <= many + 1
+    assert sweep(6.0) == (["run-001"], many - 1), "one might have begun before all had seen run-001"
+    assert sweep(12.0) == (["run-002"], 1)
+    given_back = state.job_run("run-299")
+    assert state.change_job_run(given_back, replace(given_back.value, cancelling=True))
+    assert sweep(24.0) == (["run-003"], 1)
+    counted.latency_s = 0.001
+    claimed, read = sweep(36.0)
+    assert claimed == ["run-004", "run-299"] and read <= many and counted.at_once_max > 8
+    assert len(open_ones.behind) == many - 6
