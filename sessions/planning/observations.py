@@ -49,7 +49,7 @@ class Observation:
     expected_s, expected_cpu_s    as they were told before it ran
     cpu_s                         CPU seconds by part
     waits                         requests and starts, as in SessionWork
-    at_s                          when it ended
+    at_s                          when it ended, by its machine's clock; for people
     """
 
     session_id: str
@@ -81,11 +81,15 @@ class PoolRates:
     observations: tuple[Observation, ...] = ()
 
     def learned(self, found: Iterable[Observation]) -> PoolRates:
-        """These rates and more sessions. A session that is known already is not added again."""
-        by_id = {seen.session_id: seen for seen in (*self.observations, *found) if seen.teaches}
+        """These rates and more sessions, the newest to come in last: a clock may have been ahead. A session that is
+        known already is not added again."""
+        by_id: dict[str, Observation] = {}
+        for seen in (*self.observations, *found):
+            if seen.teaches:
+                by_id.setdefault(seen.session_id, seen)
         kept: list[Observation] = []
         of_stream: dict[str, int] = {}
-        for seen in sorted(by_id.values(), key=lambda seen: (seen.at_s, seen.session_id), reverse=True):
+        for seen in reversed(by_id.values()):
             of_stream[seen.stream] = of_stream.get(seen.stream, 0) + 1
             if of_stream[seen.stream] <= OBSERVATIONS_OF_A_TABLE_MAX and len(kept) < OBSERVATIONS_MAX:
                 kept.append(seen)

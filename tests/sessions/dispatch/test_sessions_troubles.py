@@ -305,7 +305,8 @@ def test_a_clock_that_was_set_back_a_day_holds_up_no_job_run_and_no_session(worl
     world.work()
     world.clock.now_s -= 86400.0
     dispatcher = Dispatcher(world.queue, Intake(world.queue, world.state, AllowList(())), world.state, world.means)
-    assert world.run.trouble is not None and not dispatcher._open._waits(world.run)
+    (mark,) = world.state.open_job_runs()
+    assert world.run.trouble is not None and not dispatcher._open._waits(mark, world.run)
     world.error, begun = None, []
     real = GroupRun._compacted
 
