@@ -1,7 +1,8 @@
 """Sends recorded events to their topics, from one thread of a dispatcher.
 
     ours, no topic    ->  nothing, until we end run-1
-    pending/run-1     ->  read run-1, list its events, publish the unmarked ones, mark them
+    pending/run-1     ->  read run-1, list its events, publish the unmarked ones, mark them; while it is open, again as
+                          soon as this process has recorded one, and every 30 s: processes of groups record some
                           run-1 has ended: record the events that a crash kept back, send them, remove pending/run-1
     thousands wait    ->  some are read by threads and sent, then the next ones: what was sent stays sent
     the topic fails   ->  run-1 is tried again after 1, 2, 4, … 300 s; no job run waits for its events
@@ -16,6 +17,7 @@ from __future__ import annotations
 import functools
 import json
 import logging
+import math
 import random
 import threading
 import time
@@ -38,7 +40,7 @@ logger = logging.getLogger("sessions")
 _DELIVER_EVERY_S = 2.0
 _BACKOFF_FIRST_S, _BACKOFF_MOST_S = 1.0, 300.0
 _LOOK_S = 30.0
-"""How often a job run is read whose events do not show that it has ended."""
+"""How often a job run is read whose events do not show that it has ended, and how often its events are listed."""
 _STRAYS_EVERY_S = 300.0
 """How often all marks are listed, to find the events of dispatchers that died. It costs a request."""
 _STRAY_S = 60.0
@@ -59,7 +61,8 @@ class _Delivery:
     """The delivery of one job run's events: which are sent, the job run as last read, when to try again.
 
     whole      the life whose end was seen, and since then all its events are recorded
-    list_s     when the events of an open job run are listed again
+    list_s     when the events of an open job run may be listed again
+    listed_s   when they were listed last
     """
 
     sent: set[str] | None = None
@@ -67,6 +70,7 @@ class _Delivery:
     read_s: float = 0.0
     whole: int | None = None
     list_s: float = 0.0
+    listed_s: float = 0.0
     failures: int = 0
     not_before_s: float = 0.0
 
@@ -117,7 +121,7 @@ class Courier:
             if self._lies_ahead(delivery.not_before_s, _BACKOFF_MOST_S):
                 continue
             try:
-                if self._is_ours(job_run_id, strays):
+                if self._is_ours(job_run_id, delivery, strays):
                     self._deliver(job_run_id, delivery)
                 delivery.failures = 0
             except Exception as error:
@@ -139,20 +143,28 @@ class Courier:
         if run.state.ended and delivery.whole != run.life:
             record_missing(self._state, run)
             delivery.whole = run.life
-        if topic is not None and (run.state.ended or self._is_to_list(delivery)):
+        if topic is not None and (run.state.ended or self._is_to_list(job_run_id, delivery)):
             if delivery.sent is None:
                 delivery.sent = self._outbox.sent(job_run_id)
+            if self._recorder is not None:
+                self._recorder.unlisted.discard(job_run_id)
             recorded = self._outbox.recorded(job_run_id)
             self._send(topic, run, recorded, delivery.sent)
-            delivery.list_s = self._clock() + min(_LIST_MAX_S, len(recorded) // _PAGE * _DELIVER_EVERY_S)
+            delivery.listed_s = self._clock()
+            delivery.list_s = delivery.listed_s + min(_LIST_MAX_S, len(recorded) // _PAGE * _DELIVER_EVERY_S)
             if not run.state.ended and _says_the_end(recorded, run):
-                delivery.read_s = -_LOOK_S  # another dispatcher has ended it: read it at the next look
+                delivery.read_s = -math.inf  # another dispatcher has ended it: read it at the next look
         if run.state.ended:
             self._finish(job_run_id)
 
-    def _is_to_list(self, delivery: _Delivery) -> bool:
+    def _is_to_list(self, job_run_id: str, delivery: _Delivery) -> bool:
         """Whether the events of an open job run are listed now. Before we end they are: a successor may come late."""
-        return self._stopping.is_set() or not self._lies_ahead(delivery.list_s, _LIST_MAX_S)
+        if self._stopping.is_set():
+            return True
+        if self._lies_ahead(delivery.list_s, _LIST_MAX_S):
+            return False
+        new = self._recorder is None or job_run_id in self._recorder.unlisted
+        return new or not self._lies_ahead(delivery.listed_s + _LOOK_S, _LOOK_S)
 
     def _lies_ahead(self, at_s: float, most_s: float) -> bool:
         """Whether a time has not come. One further ahead than `most_s` has: the clock was set back since."""
@@ -166,7 +178,7 @@ class Courier:
             delivery.read_s = delivery.read_s or self._clock()
         if ours is not None and ours.state.ended:
             return ours
-        if delivery.run is None or self._clock() - delivery.read_s > _LOOK_S:
+        if delivery.run is None or not self._lies_ahead(delivery.read_s + _LOOK_S, _LOOK_S):
             try:
                 delivery.run, delivery.read_s = self._state.job_run(job_run_id).value, self._clock()
             except NotFoundError:  # it is being accepted, or its dispatcher died right then, or it has expired
@@ -175,15 +187,17 @@ class Courier:
                 return None
         return delivery.run
 
-    def _is_ours(self, job_run_id: str, strays: bool) -> bool:
+    def _is_ours(self, job_run_id: str, delivery: _Delivery, strays: bool) -> bool:
         recorder = self._recorder
         if recorder is None or job_run_id in recorder.claimed:
             return True
         if job_run_id not in recorder.accepted and not strays:
             return False
         try:
-            run = self._state.job_run(job_run_id).value
+            run = self._run(job_run_id, delivery)
         except DeltaCompactError:
+            return False
+        if run is None:
             return False
         if run.state.ended:
             return self._clock() - (run.finished_s or 0.0) > _STRAY_S
@@ -228,6 +242,7 @@ class Courier:
             self._finish(job_run_id)
             return
         delivery.failures += 1
+        delivery.listed_s = 0.0
         longest_s = min(_BACKOFF_MOST_S, _BACKOFF_FIRST_S * 2**delivery.failures)
         delivery.not_before_s = now_s + random.uniform(_BACKOFF_FIRST_S, longest_s)
         logger.warning("events of job run %s were not sent: %s", job_run_id, one_line(error))

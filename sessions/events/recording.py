@@ -26,6 +26,7 @@ class EventRecorder:
     accepted    the job runs that this process accepted; its courier delivers their events until another one claims them
     claimed     the job runs that this process claimed; its courier delivers their events
     latest      the claimed job runs, as this process last wrote them
+    unlisted    the job runs of which this process has recorded events since its courier last listed them
 
     Job runs are remembered, because events of their sessions name their table and SLA.
     """
@@ -34,6 +35,7 @@ class EventRecorder:
         self.accepted: set[str] = set()
         self.claimed: set[str] = set()
         self.latest: dict[str, JobRun] = {}
+        self.unlisted: set[str] = set()
         self._state = state
         self._outbox = Outbox(state.store)
         self._job_runs: dict[str, JobRun] = {}
@@ -46,6 +48,7 @@ class EventRecorder:
         """Somebody else delivers its events, or all are delivered. If a session changes after all, it is read again."""
         self.accepted.discard(job_run_id)
         self.claimed.discard(job_run_id)
+        self.unlisted.discard(job_run_id)
         self.latest.pop(job_run_id, None)
         self._job_runs.pop(job_run_id, None)
 
@@ -85,7 +88,11 @@ class EventRecorder:
         told = {event.name for event in known}
         for event in now:
             if event.name not in told:
-                self._outbox.record(event)
+                self._put(event)
+
+    def _put(self, event: JobRunEvent) -> None:
+        self._outbox.record(event)
+        self.unlisted.add(event.job_run_id)
 
     def _record_estimate(
         self, before: JobRun | JobRunSession | None, after: JobRun | JobRunSession, run: JobRun | None
@@ -94,7 +101,7 @@ class EventRecorder:
         if is_news(before.expected if before else None, after.expected, desired_s):
             event = estimate_told(after, run)
             assert event is not None
-            self._outbox.record(event)
+            self._put(event)
 
     def _job_run(self, job_run_id: str) -> JobRun | None:
         """A job run as it was read once. The fields that events need never change."""

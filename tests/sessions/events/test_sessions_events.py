@@ -336,6 +336,45 @@ def test_of_two_dispatchers_the_one_that_claimed_a_job_run_delivers(topic):
         assert not (recorder.accepted or recorder.claimed or recorder.latest or recorder._job_runs)
 
 
+@pytest.mark.parametrize("is_claimed", [False, True])
+def test_an_open_job_run_is_read_and_listed_every_half_a_minute_or_where_we_recorded_an_event(topic, is_claimed):
+    """Each job run that was accepted and waited was read every two seconds, and its events were listed, for days."""
+    arn, received = topic
+    memory, clock = MemoryStore(), [NOW_S]
+    recorder, groups = EventRecorder(StateStore(memory)), observed(memory)
+    store = CountingStore(memory)
+    courier = Courier(StateStore(store), arn, recorder, clock=lambda: clock[0])
+    courier.deliver()
+    state = StateStore(memory, recorder)
+    state.accept(ACCEPTED)
+    if is_claimed:
+        stored = state.job_run("run-1")
+        assert state.change_job_run(stored, replace(stored.value, lease=Lease("a", 1, 60.0)))
+    courier.deliver()
+    assert len(received()) == 1
+    store.reset()
+    for _ in range(30):
+        clock[0] += 2.0
+        courier.deliver()
+    read, listed = store.by_kind()["get"], store.by_kind()["list"]
+    assert (read <= 2 if is_claimed else read == 2) and listed == 2, store.requests
+    if not is_claimed:
+        return
+    groups.add_session(session())
+    clock[0] += 2.0
+    courier.deliver()
+    assert received() == [], "a process of a group told it"
+    stored = state.job_run("run-1")
+    assert state.change_job_run(stored, replace(stored.value, nearest_sla_s=900.0))
+    courier.deliver()
+    kinds = {event["type"].removeprefix("deltacompact.") for event in received()}
+    assert kinds >= {"session.started", "sla.not_promised"}, "our own is sent at once, and what else is there"
+    groups.change_session(groups.session("run-1", session().id), succeeded(session()))
+    clock[0] += 30.0
+    courier.deliver()
+    assert "deltacompact.session.succeeded" in {event["type"] for event in received()}
+
+
 def test_what_a_dispatcher_that_died_left_is_delivered_some_minutes_later(topic):
     arn, received = topic
     store, clock = MemoryStore(), [NOW_S + 401]
