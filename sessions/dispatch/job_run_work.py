@@ -203,7 +203,9 @@ class JobRunWork:
             return
         unshown = error.text if error else None
         if error and error.cause and not self._held.run.cancelling:
-            policy = RetryPolicy(min(within_s, self._means.settings.give_up_after_s), tries=1)
+            policy = self._means.policy
+            if showing.target is not None:
+                policy = RetryPolicy(min(within_s, policy.give_up_after_s), tries=1)
             unshown = self._put_off(self._trouble_of(showing, error), error.cause, error.text, policy, unshown=True)
             if unshown is None:
                 return

@@ -6,6 +6,7 @@ all had nothing to do                     what an earlier try could not show is 
 the published table does not answer       tried again for 15 minutes, by whoever holds the job run then
 it hangs                                  after as long it counts as one that does not answer, others have its place
 the job run is cancelled meanwhile        the job run ends, and says that it is not shown
+the lake does not say if there is one     tried again for as long as a session is
 it has files of others                    the job run fails and says so, its sessions have succeeded
 
 Runners show nothing: each knows one partition at a time, may die right after it has published its version, and on a
@@ -43,13 +44,14 @@ class NotShown:
     cause: Cause | None
 
     @classmethod
-    def of(cls, target: str, error: Exception) -> NotShown:
+    def of(cls, target: str | None, error: Exception) -> NotShown:
         for_good = isinstance(error, InputError | CorruptionError)
         return cls.because(target, one_line(error), cause_of(error) or (None if for_good else Cause.UNREACHABLE))
 
     @classmethod
-    def because(cls, target: str, why: str, cause: Cause | None) -> NotShown:
-        return cls(f"{target} does not show what was compacted: {why}", cause)
+    def because(cls, target: str | None, why: str, cause: Cause | None) -> NotShown:
+        named = target or "the published table, if there is one,"
+        return cls(f"{named} does not show what was compacted: {why}", cause)
 
 
 class ShowingPlaces:
@@ -78,13 +80,13 @@ class Showing(threading.Thread):
     """One try. It may take minutes, so it has a thread, which ends with the process: a try may die at any time.
 
     error      None: the published table shows all, or there is none
-    target     the published table, for texts
+    target     the published table. None: nobody knows yet whether there is one
     """
 
     def __init__(self, asked: Instruction, sessions: Sequence[JobRunSession], places: ShowingPlaces) -> None:
         super().__init__(name="showing", daemon=True)
         self.error: NotShown | None = None
-        self.target = "the published table, if there is one,"
+        self.target: str | None = None
         self._asked = asked
         self._partitions = [session.partition for session in sessions if session.state in _COMPACTED]
         self._places = places

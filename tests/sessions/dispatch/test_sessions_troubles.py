@@ -1205,6 +1205,24 @@ def test_a_published_table_that_hangs_is_one_that_does_not_answer_and_others_hav
     assert world.run.state is JobRunState.SUCCEEDED and shown.asked and not hung.is_set()
 
 
+def test_a_lake_that_does_not_say_whether_a_table_is_published_is_waited_for_as_by_a_session(world, monkeypatch):
+    """Tables that are not published had failed after 15 minutes, too."""
+    until_s, opens = world.clock.now_s + 2000.0, showing.open_catalog
+
+    def opened(uri):
+        if world.clock.now_s < until_s:
+            raise StoreError("503")
+        return opens(uri)
+
+    monkeypatch.setattr(showing, "open_catalog", opened)
+    world.means = replace(world.means, settings=replace(SETTINGS, give_up_after_s=7200.0))
+    world.append(1)
+    world.submit()
+    world.work_until_it_ends()
+    assert world.clock.now_s > until_s
+    assert world.run.state is JobRunState.SUCCEEDED and not world.run.unshown
+
+
 def test_who_gives_up_at_once_waits_for_a_published_table_that_is_slow(world, monkeypatch):
     shown, waited_for = Shown(world, monkeypatch), threading.Event()
     real, join = shown.show, Showing.join
