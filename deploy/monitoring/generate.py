@@ -5,7 +5,9 @@
     dashboard.json          for Grafana 11 and newer                    import it, or let the sidecar find it
 
 All dispatchers of a state tell the same numbers, and so do all watchers, so each expression takes the highest of them,
-never their sum. A test holds every name in an expression against what their `/metrics` serve.
+never their sum. A restarted dispatcher counts only the latest 1,000 ended job runs, and `increase` takes all of these
+for new ones where it counted more before: alerts go by times, by `delta`, or by how one counter grows beside another. A
+test holds every name in an expression against what their `/metrics` serve.
 """
 
 from __future__ import annotations
@@ -74,7 +76,7 @@ ALERTS = (
     Alert(
         "DeltacompactNoSuccess",
         "time() - max(deltacompact_last_success_timestamp_seconds) > 86400 "
-        "and max(increase(deltacompact_job_run_ends_total[1d])) > 0",
+        "and time() - max(deltacompact_last_failure_timestamp_seconds) < 86400",
         "15m",
         "critical",
         "Job runs have failed for a day, and none ended well",
@@ -90,7 +92,7 @@ ALERTS = (
     ),
     Alert(
         "DeltacompactJobRunsFail",
-        'max(increase(deltacompact_job_run_ends_total{failed="true"}[1h])) > 0',
+        "time() - max(deltacompact_last_failure_timestamp_seconds) < 3600",
         "0m",
         "warning",
         "A job run has failed within the last hour",
@@ -106,7 +108,7 @@ ALERTS = (
     ),
     Alert(
         "DeltacompactTakeovers",
-        "max(increase(deltacompact_takeovers_total[1h])) > 3",
+        "max(delta(deltacompact_takeovers_total[1h])) > 3",
         "0m",
         "warning",
         "Dispatchers take job runs over from each other again and again",

@@ -1,1 +1,1 @@
-"""Metrics for Prometheus, computed from the records at each scrape, so that no restart loses a count."""
+"""Metrics for Prometheus, computed from the records at each scrape: a restart loses no more than old counts."""

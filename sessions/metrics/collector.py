@@ -1,4 +1,4 @@
-"""Metrics of job runs and dispatchers. All numbers come from the records, so a restarted dispatcher has the same ones.
+"""Metrics of job runs and dispatchers, from the records.
 
     deltacompact_job_runs{state="running"} 3
     deltacompact_session_rows_total{kind="live"} 9.1e+08
@@ -6,8 +6,9 @@
     deltacompact_last_success_timestamp_seconds 1.7953e+09
 
 An overview has only the job runs that ended last. When a job run leaves the overview, its part of each counter is kept,
-so counters never fall; the last success is kept, too. A job run that runs again loses its end, and then those of the
-sessions that had failed: what its records no longer have is kept as well.
+and so are the last success and the last failure: counters never fall while this process lives. A restarted one counts
+what its overview has, so alerts on ends go by their times. A job run that runs again loses its end, and then those of
+the sessions that had failed: what its records no longer have is kept as well.
 
 Labels are states, stages and kinds, of which there are few. Of job runs, only the 50 open ones with the least slack
 have a label of their own.
@@ -23,13 +24,17 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-from sessions.base.model import JobRunSession, JobRunState, SessionState
+from sessions.base.model import Ending, JobRun, JobRunSession, JobRunState, SessionState
 from sessions.metrics.families import counter, counters, gauge
 from sessions.overview.adherence import adherence, outturns
 from sessions.overview.overview import JobRunSeen, Overview
 
 SLACKS_MAX = 50
 _STAGES_MAX = 30
+_LAST = (
+    ("success", "When a job run ended well last", JobRunState.SUCCEEDED),
+    ("failure", "When a job run failed last", JobRunState.FAILED),
+)
 _ROWS = ("rows_in", "live", "superseded", "deleted")
 
 
@@ -40,7 +45,7 @@ class RecordsCollector(Collector):
         self._read = read
         self._seen: dict[str, JobRunSeen] = {}
         self._gone: Counter[tuple[str, tuple[str, ...]]] = Counter()
-        self._succeeded_s: float | None = None
+        self._ends_s: dict[JobRunState, float] = {}
         self._lock = threading.Lock()
 
     def collect(self) -> Iterator[Metric]:
@@ -57,9 +62,12 @@ class RecordsCollector(Collector):
                     self._gone += _counts(Overview(at_s, (before,))) - _counts(Overview(at_s, (seen,)))
             self._seen = now
             added = dict(self._gone)
-            self._succeeded_s = max(filter(None, (self._succeeded_s, _succeeded_s(overview))), default=None)
-            succeeded = {} if self._succeeded_s is None else {(): self._succeeded_s}
-        yield gauge("last_success_timestamp_seconds", "When a job run ended well last", [], succeeded)
+            for state, at_s in _ends(overview):
+                self._ends_s[state] = max(at_s, self._ends_s.get(state, at_s))
+            ends_s = dict(self._ends_s)
+        for name, text, state in _LAST:
+            last = {(): ends_s[state]} if state in ends_s else {}
+            yield gauge(f"last_{name}_timestamp_seconds", text, [], last)
         for metric in metrics_of(overview):
             counted = {_name_and_labels(sample): sample for sample in _counted(metric)}
             if counted:
@@ -87,10 +95,13 @@ def metrics_of(overview: Overview) -> Iterator[Metric]:
     yield from _of_slas(overview)
 
 
-def _succeeded_s(overview: Overview) -> float | None:
-    """When a job run of the overview last succeeded. None: none of them has."""
-    ends = [seen.run.finished_s for seen in overview.job_runs if seen.run.state is JobRunState.SUCCEEDED]
-    return max(filter(None, ends), default=None)
+def _ends(overview: Overview) -> Iterator[tuple[JobRunState, float]]:
+    """The ends of all lives of job runs, in an overview: how, and when."""
+    for run in (seen.run for seen in overview.job_runs):
+        ends: list[Ending | JobRun] = [*run.earlier, run]
+        for end in ends:
+            if end.finished_s is not None:
+                yield end.state, end.finished_s
 
 
 def _of_the_queue(overview: Overview) -> Iterator[Metric]:

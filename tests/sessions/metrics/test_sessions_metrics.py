@@ -104,6 +104,29 @@ def test_the_last_success_is_known_although_its_record_went():
     assert told() == [NOW_S + 400]
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_the_last_failure_is_known_although_its_job_run_runs_again(is_restarted):
+    """Alerts counted ends: a restarted dispatcher has fewer, which Prometheus took for as many new failures."""
+    state = written(MemoryStore(), runs=1)
+    collector = None
+
+    def told(name):
+        nonlocal collector
+        if collector is None or is_restarted:
+            collector = RecordsCollector(lambda: OverviewReader(state, None, lambda: NOW_S).read())
+        metrics = {metric.name: metric.samples for metric in collector.collect()}
+        return [sample.value for sample in metrics[f"deltacompact_last_{name}_timestamp_seconds"]]
+
+    assert told("failure") == told("success") == []
+    run = state.job_run("run-0")
+    state.close(state.change_job_run(run, replace(run.value, state=JobRunState.FAILED, finished_s=NOW_S + 9)).value)
+    assert told("failure") == [NOW_S + 9] and told("success") == []
+    retry(state, "run-0")
+    assert told("failure") == [NOW_S + 9]
+    end(state, "run-0")
+    assert told("failure") == [NOW_S + 9] and told("success") == [NOW_S + 400]
+
+
 def test_counters_do_not_fall_when_a_job_run_runs_again():
     """Prometheus took the fall for a restart, so it counted all failures once more, and the alert fired."""
     state = written(MemoryStore(), runs=2, days=2)
@@ -149,6 +172,8 @@ def test_alerts_and_dashboard_name_what_is_served(tmp_path):
     """Every metric and every label of their expressions, of dispatchers and of watchers."""
     state = written(MemoryStore())
     end(state, "run-0")
+    failed = state.job_run("run-1")
+    assert state.change_job_run(failed, replace(failed.value, state=JobRunState.FAILED, finished_s=NOW_S))
     state.say(DispatcherSign("host-7.1.aa", "host-7", 1, NOW_S, NOW_S, "file:///q", 4))
     queue = open_queue(str(tmp_path))
     queue.send("{}")
