@@ -98,9 +98,19 @@ def clustering_of(cluster_by: str | Sequence[str], partition_keys: Sequence[str]
     return text_of_columns(columns)
 
 
+def check_sort_keys(keys: TableKeys, partition_keys: Sequence[str]) -> None:
+    """Raise InputError for a partition key as sort key: a file may lack the column, and null loses to any value."""
+    for name in (key.name for key in keys.sort):
+        if name in partition_keys:
+            raise InputError(f"sort key {name!r} is a partition key: it has one value in each partition")
+
+
 def check_keys(table: Table, keys: TableKeys | None) -> None:
-    """Raise InputError for keys other than the table's."""
-    if keys is None or table.keys is None or keys == table.keys:
+    """Raise InputError for keys other than the table's, and for unusable sort keys of a table that has no keys yet."""
+    if keys is None or keys == table.keys:
+        return
+    if table.keys is None:
+        check_sort_keys(keys, table.partition_keys)
         return
     if keys.primary != table.keys.primary:
         raise InputError(

@@ -40,6 +40,7 @@ from deltacompact.delta_streams.log.entries import dump
 from deltacompact.delta_streams.paths import TablePaths, check_path, table_name, table_root
 from deltacompact.delta_streams.table_documents import (
     check_keys,
+    check_sort_keys,
     clustering_of,
     document,
     keys_document,
@@ -109,6 +110,8 @@ class Tables:
             raise InputError(f"tombstone_retention is {tombstone_retention}, {INT64_MAX} at most")
         keys = TableKeys.of(primary_keys, sort_keys) if primary_keys else None
         check_path(f"table {str(table_id)[:40]!r}", table_root(table_id))
+        if keys is not None:
+            self._check_sort_keys(table_id, keys, partition_keys)
         mode = SchemaMode.MERGE if schema_mode is None else SchemaMode.of(schema_mode)
         read_by = None if readers is None else Readers.of(readers)
         by = None if cluster_by is None else clustering_of(cluster_by, partition_keys)
@@ -312,6 +315,14 @@ class Tables:
         self._tables.pop(table_id, None)
 
     # Inside
+
+    def _check_sort_keys(self, table_id: str, keys: TableKeys, partition_keys: Sequence[str]) -> None:
+        """Raise InputError for a sort key that no new table may have. Earlier releases created tables with it."""
+        try:
+            check_sort_keys(keys, partition_keys)
+        except InputError:
+            if not self._is_table(table_root(table_id)):
+                raise
 
     def _refuse_dropped(self, table_id: str, created: str | None = None) -> None:
         """Raise ConflictError while a table of this name is being dropped. First delete `created`, if it is given."""

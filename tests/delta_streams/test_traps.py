@@ -12,7 +12,7 @@ import pyarrow.feather
 import pytest
 from tables import problems
 
-from deltacompact import DeltaStreamCatalog, SchemaError, SessionResult, Settings, compact
+from deltacompact import DeltaStreamCatalog, InputError, SchemaError, SessionResult, Settings, compact
 from deltacompact.base.model import Partition
 from deltacompact.storage.memory import MemoryStore
 
@@ -86,6 +86,29 @@ def test_trap_2_a_nan_sort_key_is_above_every_number_and_no_more() -> None:
         catalog.append("t", pa.table({"k": [1], "s": [math.inf], "v": ["number"]}))
         catalog.append("t", pa.table({"k": [1], "s": pa.array([None], pa.float64()), "v": ["null"]}))
         assert [row["v"] for row in read_both_ways(catalog)] == [expected]
+
+
+def test_trap_2_a_partition_key_is_no_sort_key_because_files_may_lack_its_column() -> None:
+    """Null there, it lost to the value in other files: a later row was dropped, whatever its first sort key."""
+    refused = "sort key 'day' is a partition key: it has one value in each partition"
+    with pytest.raises(InputError, match=refused):
+        table_of(["k"], ["s", "day"], partition_keys=["day"])
+    catalog = DeltaStreamCatalog(MemoryStore())
+    catalog.create_table("t", ["day"])
+    catalog.append("t", pa.table({"k": [1], "s": [1]}), {"day": "a"})
+    with pytest.raises(InputError, match=refused):
+        run(catalog, primary_keys=["k"], sort_keys=["day"])
+    assert run(catalog, primary_keys=["k"], sort_keys=["s"]).live == 1
+
+
+def test_trap_2_a_table_of_an_earlier_release_with_such_a_sort_key_is_still_there(monkeypatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("deltacompact.delta_streams.tables.check_sort_keys", lambda *keys: None)
+        catalog = table_of(["k"], ["day"], partition_keys=["day"])
+    catalog.create_table("t", ["day"], ["k"], ["day"])
+    catalog.append("t", pa.table({"k": [1], "day": ["a"]}), {"day": "a"})
+    assert read_both_ways(catalog) == [{"k": 1, "day": "a"}]
+    run(catalog, primary_keys=["k"], sort_keys=["day"])
 
 
 def test_trap_3_a_late_older_event_does_not_overwrite_a_newer_compacted_row() -> None:
