@@ -130,7 +130,10 @@ def prepare(catalog: Streams, request: Request) -> CompactionJob:
         return PartitionWork(stream, idle.get(partition) or _found(stream, source, keys))
 
     found = side_by_side(chosen, work, catalog.at_once)
-    check_clustering(source, by, (schema for work in found for schema in work.schemas))
+    # Rows of other partitions may have a column, and a table may be declared before rows bring it.
+    is_all = request.options.cluster_by is not None and request.partitions is None and not idle
+    is_all = is_all and not any(isinstance(work.found, Exception) for work in found)
+    check_clustering(source, by, (schema for work in found for schema in work.schemas), is_all=is_all)
     return CompactionJob(
         source_table_id, destination, terms, tuple(found), catalog.is_remote, catalog.at_once, publication
     )

@@ -2,6 +2,7 @@
 
 cluster_by "day*3,customer"    columns of orders: id, day, customer                      fine
            "dya"               no partition has such a column                            InputError, and what it has
+           declared "dya"      rows may bring it later: it is null until then            fine
            "address.city"      lies in a struct                                          InputError
            "tags"              a list: its values have no order                          InputError
            "note"              some partitions lack the column: it counts as null there   fine
@@ -23,17 +24,18 @@ from deltacompact.table.ports import PartitionSnapshot
 from deltacompact.tabular.column_types import stored_type
 
 
-def check_clustering(table: Table, cluster_by: str, schemas: Iterable[pa.Schema]) -> None:
-    """Raise InputError for a column that no row has, that lies in a struct, or whose values have no order.
+def check_clustering(table: Table, cluster_by: str, schemas: Iterable[pa.Schema], *, is_all: bool) -> None:
+    """Raise InputError for a column whose values have no order.
 
-    `schemas`: those of the partitions' rows. Without schemas, nothing is checked.
+    `schemas`: those of the partitions' rows. `is_all`: refuse a column, too, that none of them has and the table does
+    not declare, or that lies in a struct. Without schemas, nothing is checked.
     """
     columns = cluster_columns("cluster_by", clustering_of(cluster_by, table.partition_keys))
     found: dict[str, list[pa.DataType]] = {}
     for field in (field for schema in schemas for field in schema) if columns else ():
         found.setdefault(field.name, []).append(field.type)
     for name in (column.name for column in columns):
-        if found and name not in found:
+        if is_all and found and name not in found and name not in (table.columns or pa.schema([])).names:
             top = name.partition(".")[0]
             why = "name one at the top level" if top in found else column_meant(name, sorted(found))
             raise InputError(f"cluster_by: table {table.table_id!r} has no column {name!r}: {why}")

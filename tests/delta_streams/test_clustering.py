@@ -20,6 +20,7 @@ from budgets import examples
 from clustered import assert_ranges_hold, overlap, pairs_that_meet
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from remote_store import RemoteStore
 from stores import CHANGES, Crash, FailsAt, InterceptedStore, copy_of
 from tables import compacted_files, problems
 
@@ -27,6 +28,7 @@ import deltacompact
 from deltacompact import DeltaStreamCatalog, InputError, SessionResult, Settings
 from deltacompact.base.limits import LIMITS
 from deltacompact.base.model import LayoutAccount, Partition
+from deltacompact.delta_streams.log.objects import LogLimits
 from deltacompact.index.number_blocks import numbers_sink
 from deltacompact.index.primary_key_index import read_index, read_manifest
 from deltacompact.planning import arrangement, overlapping
@@ -380,15 +382,59 @@ def test_bad_columns_are_refused_at_the_door(by, message):
     ],
 )
 def test_columns_that_no_row_has_or_that_have_no_order_are_refused_before_any_work(by, message):
-    catalog = created(by)
+    catalog = created(None)
     catalog.append("t", pa.table({"id": [1], "list": [[1]], "s": [{"a": 1}]}))
     before = set(catalog.store._objects)
     with pytest.raises(InputError, match=message):
-        compacted(catalog)
+        compacted(catalog, cluster_by=by)
     assert set(catalog.store._objects) == before
     assert compacted(catalog, cluster_by="").live == 1
     with pytest.raises(InputError, match=message):
-        compacted(catalog)  # and where there is nothing else to do
+        compacted(catalog, cluster_by=by)  # and where there is nothing else to do
+
+
+def test_a_table_is_compacted_before_rows_bring_the_column_that_it_is_clustered_by():
+    """Each compaction was refused until rows had the column."""
+    catalog = created("x")
+    ids = np.random.default_rng(5).permutation(300)
+    for part in np.array_split(ids, 3):
+        catalog.append("t", pa.table({"id": part}))
+        assert compacted(catalog).error is None
+    catalog.append("t", rows(range(300, 600)))
+    compacted(catalog)
+    assert_lies_well(catalog, "x")
+    assert (len(live(catalog)), problems(catalog)) == (600, [])
+
+
+def test_a_declared_column_that_no_row_has_yet_may_be_named():
+    catalog = created(None, columns="id long, x long")
+    catalog.append("t", pa.table({"id": [1, 2]}))
+    assert compacted(catalog, cluster_by="x").live == 2
+    with pytest.raises(InputError, match="has no column 'dya'"):
+        compacted(catalog, cluster_by="dya")
+
+
+@pytest.mark.parametrize("by", [None, "x"])
+@pytest.mark.parametrize("chosen", ["one", "the others are idle", "another is damaged"])
+def test_a_partition_that_lacks_the_column_is_compacted_alone(by, chosen):
+    """Other partitions have the column. Those that were not opened were taken for ones that lack it."""
+    store = RemoteStore()
+    catalog = DeltaStreamCatalog(store, log_limits=LogLimits(streams_listed_min=1))
+    catalog.create_table("t", ["day"], ["id"], cluster_by=None if by else "x")
+    catalog.append("t", pa.table({"id": [1]}), {"day": "1"})
+    if chosen != "one":
+        catalog.append("t", pa.table({"id": [1], "x": [1]}), {"day": "2"})
+    if chosen == "the others are idle":
+        assert not catalog.table("t").compact(settings=LOCAL, cluster_by=by).errors
+        catalog.append("t", pa.table({"id": [2]}), {"day": "1"})
+        catalog = DeltaStreamCatalog(store, log_limits=LogLimits(streams_listed_min=1))
+    elif chosen == "another is damaged":
+        store.delete(["t/day=2/stream/hint.json"])
+        store.put("t/day=2/stream/0/00000000000000000001.json", b"no entry")
+        catalog = DeltaStreamCatalog(store, log_limits=LogLimits(streams_listed_min=1))
+    partitions = [{"day": "1"}] if chosen == "one" else None
+    sessions = catalog.table("t").compact(settings=LOCAL, partitions=partitions, cluster_by=by).sessions
+    assert [session.error is None for session in sessions] == [True, chosen != "another is damaged"][: len(sessions)]
 
 
 def test_texts_in_views_are_laid_out_as_texts_are(tmp_path):
