@@ -19,6 +19,7 @@ from deltacompact.base.wording import columns_shown
 from deltacompact.change_events.events import Events, Indices, Origin, Placed, first_null
 from deltacompact.change_events.routes import Routes
 from deltacompact.tabular import partition_texts, schemas
+from deltacompact.tabular.partition_texts import NO_NAN
 
 Values = tuple[tuple[str, str | None], ...]
 """Names and values of partition columns."""
@@ -67,7 +68,7 @@ def divided(
 
 
 def check_partition_columns(table: pa.Table, names: Sequence[str], origin: Origin, null_is_partition: bool) -> None:
-    """Raise InputError for a partition column that is missing, or has a null that may be a mistake."""
+    """Raise InputError for a partition column that is missing, or has NaN, or a null that may be a mistake."""
     for name in names:
         if name not in table.column_names:
             raise InputError(
@@ -79,6 +80,9 @@ def check_partition_columns(table: pa.Table, names: Sequence[str], origin: Origi
                 f"{origin.row(index)}: partition column {name!r} is null: correct the row, or name the column in "
                 f"partition_by (--partition-by {name}), then null is a partition"
             )
+        column = schemas.plain(table[name])
+        if pa.types.is_floating(column.type) and (nans := np.flatnonzero(np.asarray(pc.is_nan(column)))).size:
+            raise InputError(f"{origin.row(int(nans[0]))}: partition column {name!r}: {NO_NAN}")
 
 
 def check_fixed(rows: pa.Table, fixed: Mapping[str, str | None], origin: Origin, field: str) -> None:

@@ -116,4 +116,5 @@ def _text(value: pa.Scalar, field: pa.Field, known: Sequence[str]) -> str | None
             return text
     except InputError:
         pass
-    raise InputError(f"partition column {field.name!r}: {field.type} values cannot name partitions")
+    why = partition_texts.NO_NAN if partition_texts.is_nan(value) else f"{field.type} values cannot name partitions"
+    raise InputError(f"partition column {field.name!r}: {why}")

@@ -16,6 +16,8 @@ from deltacompact.base.model import Partition
 from deltacompact.tabular.column_types import plain_type
 from deltacompact.tabular.conversion import converted_column
 
+NO_NAN = "NaN names no partition, because it equals no value"
+
 
 def with_partition_keys(columns: pa.Schema, keys: Iterable[str]) -> pa.Schema:
     """The columns, and a text column for each partition key that no file has."""
@@ -32,8 +34,12 @@ def partition_scalar(text: str | None, field: pa.Field) -> pa.Scalar:
     return value.cast(field.type) if plain != field.type else value
 
 
+def is_nan(value: pa.Scalar) -> bool:
+    return bool(pa.types.is_floating(value.type) and value.is_valid and value.as_py() != value.as_py())
+
+
 def check_partition_values(table: pa.Table, partition: Partition, path: str) -> None:
-    """Raises SchemaError if a row has another value in a partition column than the partition."""
+    """Raises SchemaError if a row has another value in a partition column than the partition, or NaN."""
     for name, text in partition.values:
         if name not in table.column_names or not table.num_rows:
             continue
@@ -45,6 +51,8 @@ def check_partition_values(table: pa.Table, partition: Partition, path: str) -> 
                 expected = partition_scalar(text, pa.field(name, column.type))
             except SchemaError as error:
                 raise SchemaError(f"{path}: {error}") from None
+            if is_nan(expected):
+                raise SchemaError(f"{path}: column {name!r}: {NO_NAN}")
             agrees = _all_equal(column, expected)
         if not agrees:
             shown = "null" if text is None else repr(text)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from deltacompact import DeltaStreamCatalog, InputError, open_catalog
+from deltacompact.change_events.routes import Routes
 from deltacompact.storage.memory import MemoryStore
 
 MIDNIGHT = datetime.datetime(2024, 1, 1)
@@ -134,6 +135,22 @@ def test_what_fits_no_partition_is_refused(before, then, said):
     assert "\n" not in str(error.value)
     assert {stat.path for stat in catalog.store.list("")} == objects
     assert not before or catalog.read("t").num_rows == len(before)
+
+
+@pytest.mark.parametrize("type_", [pa.float32(), pa.float64()])
+def test_nan_names_no_partition_and_its_row_is_named(type_):
+    """The message said that no double could, and that NaN in the rows disagrees with the partition's nan."""
+    catalog = DeltaStreamCatalog(MemoryStore())
+    catalog.create_table("t", ["day"], ["id"])
+    odd = pa.table({"id": [1, 2], "day": pa.array([1.5, float("nan")], type_)})
+    with pytest.raises(InputError, match="row 2: partition column 'day': NaN names no partition"):
+        catalog.append("t", odd)
+    with pytest.raises(InputError, match="partition column 'day': NaN names no partition"):
+        Routes({}, {}).texts(odd["day"].combine_chunks(), "day")
+    with pytest.raises(InputError, match="column 'day': NaN names no partition"):
+        catalog.append("t", odd.slice(1), {"day": "nan"})
+    catalog.append("t", odd.slice(0, 1))
+    assert held(catalog) == [("day=1.5", 1)]
 
 
 def test_tables_of_one_batch_agree():
