@@ -14,7 +14,7 @@ versions      list versions, go back, take out one delta        taking_out      
 retained      the state of a version, or of a moment
 file_lists    what other engines read                           idle_streams     streams with nothing to compact
 history       what made each version                            unchanged_streams  streams with no entry more
-clustering    checks the columns to cluster by
+clustering    checks the columns to cluster by                  spellings        texts of partitions that mean one value
 sizes         counts of compacted rows and waiting deltas       advising         what clustering would bring
 table_heat    what reads ask for, kept beside the table         declared_columns  the types that a table declares
 

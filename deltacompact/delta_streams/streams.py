@@ -10,7 +10,7 @@ Readers, compactions and vacuums find streams here. Users have the catalog: see 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +25,7 @@ from deltacompact.delta_streams.log.log import StreamLog
 from deltacompact.delta_streams.log.objects import LOG_LIMITS, LogLimits
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.paths import TablePaths, check_path
+from deltacompact.delta_streams.spellings import Spellings
 from deltacompact.delta_streams.table_documents import is_destination, of_source
 from deltacompact.delta_streams.tables import Tables
 from deltacompact.storage.certain_put import put_certainly
@@ -54,9 +55,10 @@ class Streams(Tables):
         self._logs: dict[tuple[str, Partition], StreamLog] = {}
         self._listings: dict[str, Listing] = {}
         self._fitting: dict[str, pa.Schema] = {}
+        self._spellings: dict[str, Spellings] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_logs": {}, "_listings": {}, "_fitting": {}}
+        return {**super().__getstate__(), "_logs": {}, "_listings": {}, "_fitting": {}, "_spellings": {}}
 
     def partitions(self, table_id: str) -> list[Partition]:
         """The partitions that hold a stream."""
@@ -88,6 +90,15 @@ class Streams(Tables):
     def remember_fitting(self, table_id: str, columns: pa.Schema) -> None:
         self._fitting[table_id] = columns
 
+    def spellings(self, table_id: str) -> Spellings | None:
+        """The partitions as this process last listed them for a writer, and those that it has begun since."""
+        return self._spellings.get(table_id)
+
+    def remember_partitions(self, table_id: str, partitions: Sequence[Partition]) -> Spellings:
+        """Remember a listing as of now."""
+        found = self._spellings[table_id] = Spellings(partitions, self.clock())
+        return found
+
     def partition(self, table_id: str, values: Mapping[str, Any] | Partition | None) -> Partition:
         """A partition that exists. Raises NotFoundError."""
         partition = Partition.of(self.known_table(table_id).partition_keys, values)
@@ -100,6 +111,7 @@ class Streams(Tables):
         super().forget(table_id)
         self._listings.pop(table_id, None)
         self._fitting.pop(table_id, None)
+        self._spellings.pop(table_id, None)
         for key in list(self._logs):  # other threads may add some meanwhile
             if key[0] == table_id:
                 self._logs.pop(key, None)

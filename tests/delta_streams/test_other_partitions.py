@@ -240,3 +240,56 @@ def test_text_with_columns_that_the_last_partition_lacks_takes_the_types_of_its_
     with pytest.raises(InputError, match=r"c\.csv: column 'price' is double in earlier rows or files, and 'cheap' is"):
         append("c.csv", "day,id,price\n1,4,cheap\n")
     assert table.read().num_rows == 8
+
+
+# One value, one partition
+
+NAMED_TWICE = [
+    (pa.array([1]), "1", "01"),
+    (pa.array([True]), "true", "1"),
+    (pa.array([0.1], pa.float32()), "0.10000000149011612", "0.1"),
+    (pa.array([0], pa.timestamp("us")), "1970-01-01 00:00:00", "1970-01-01"),
+    (pa.array([Decimal("1.50")]), "1.50", "1.5"),
+]
+
+
+@pytest.mark.parametrize("routed", [False, True])
+@pytest.mark.parametrize(("values", "text", "other"), NAMED_TWICE)
+def test_a_value_has_one_partition_whatever_its_texts(values, text, other, routed):
+    """A key lived in both, and an upsert or a delete in one of them left the row of the other."""
+    store = MemoryStore()
+    orders = deltacompact.DeltaStreamCatalog(store).create_table("orders", ["p"], ["id"])
+    batch = pa.table({"id": [1], "p": values})
+    orders.append(batch, None if routed else {"p": text})
+    (known,) = orders.partitions()
+    again = deltacompact.DeltaStreamCatalog(store).table("orders")
+    for rows_of_other in (batch, batch.select(["id"])):
+        with pytest.raises(SchemaError, match=f"partition p={other} has the value of partition {known}, in another"):
+            again.append(rows_of_other, {"p": other})
+    assert again.partitions() == [known] and len(list(store.list("orders/p="))) > 0
+    again.append(batch, known)
+    assert again.read().num_rows == 1
+
+
+def test_texts_are_other_values_where_the_column_is_text_or_in_no_file():
+    for more in ({}, {"p": ["1"]}):
+        orders = deltacompact.DeltaStreamCatalog(MemoryStore()).create_table("orders", ["p"], ["id"])
+        orders.append(pa.table({"id": [1], **more}), {"p": "1"})
+        orders.append(pa.table({"id": [1]}), {"p": "01"})
+        assert orders.read().num_rows == 2
+
+
+def test_a_thousand_new_partitions_are_not_listed_a_thousand_times_and_late_ones_of_others_are():
+    now_s, inner = [1e9], MemoryStore()
+    store = CountingStore(inner)
+    catalog = deltacompact.DeltaStreamCatalog(store, clock=lambda: now_s[0])
+    orders = catalog.create_table("orders", ["p"], ["id"])
+    for number in range(20):
+        orders.append(pa.table({"id": [1], "p": [number]}), {"p": number})
+    listings = [path for kind, path in store.requests if kind == "list" and "stream" not in path]
+    assert len(listings) <= 2
+    other = deltacompact.DeltaStreamCatalog(inner, clock=lambda: now_s[0]).table("orders")
+    other.append(pa.table({"id": [1], "p": [20]}), {"p": "20"})
+    now_s[0] += 120
+    with pytest.raises(SchemaError, match="p=020 has the value of partition p=20"):
+        orders.append(pa.table({"id": [1], "p": [20]}), {"p": "020"})

@@ -32,6 +32,8 @@ _REFUSING_MAX = 2
 """How many of the last partitions refuse files, before the table does."""
 _COMPARED_MAX = 8
 """With how many of the last partitions files are compared, if these lack a part of what is new: each costs requests."""
+_LISTED_AGAIN_AFTER_S = 60.0
+"""After this time the partitions are listed again for a new one. A process may begin thousands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +48,10 @@ class OtherPartitions:
     def listed(self) -> list[Partition]:
         """The partitions, the last first, by one listing."""
         paths, keys = TablePaths.of(self.table_id), self.catalog.known_table(self.table_id).partition_keys
-        marks = (
-            [paths.partition_of(stat.path, keys) for stat in self.catalog.store.list(paths.partitions)] if keys else []
-        )
-        return [partition for partition in reversed(marks) if partition not in (None, self.partition)]
+        stats = self.catalog.store.list(paths.partitions) if keys else ()
+        found = [mark for stat in stats if (mark := paths.partition_of(stat.path, keys)) is not None]
+        self.catalog.remember_partitions(self.table_id, found)
+        return [partition for partition in reversed(found) if partition != self.partition]
 
     def with_columns(self, partitions: Sequence[Partition]) -> Iterator[tuple[Partition, StreamShape]]:
         """Those of these partitions that have upserts, and their shapes, lazily: each costs requests."""
@@ -87,6 +89,25 @@ class OtherPartitions:
         if refusals:
             raise refusals[0]
         self.catalog.remember_fitting(self.table_id, schemas.union(files, columns))
+
+    def check_spelling(self) -> None:
+        """Raise SchemaError if this partition, a new one, has the value of another one in another text: a key could
+        live in both. The type of the column is that of the last partition, or of the first files."""
+        columns = schemas.decided_types(self.catalog.fitting_columns(self.table_id))
+        types = {name: column_types.plain_type(columns[name]) for name in self.partition.names if name in columns}
+        types = {name: type_ for name, type_ in types.items() if not column_types.is_string(type_)}
+        if not types:
+            return
+        known = self.catalog.spellings(self.table_id)
+        if known is None or self.catalog.clock() > known.listed_s + _LISTED_AGAIN_AFTER_S:
+            self.listed()
+            known = self.catalog.spellings(self.table_id)
+        other = known.other(self.partition, types) if known else None
+        if other is not None and self.catalog.log(self.table_id, other).exists():
+            raise SchemaError(
+                f"partition {self.partition} has the value of partition {other}, in another text: append to that one, "
+                "or a key could live in both"
+            )
 
 
 def _refusal(file: DataFile, name: str, far: str, partition: Partition, columns: pa.Schema) -> SchemaError:

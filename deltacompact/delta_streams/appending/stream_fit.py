@@ -109,13 +109,14 @@ class StreamFit:
 
     def check_first(self, deltas: Deltas, mode: SchemaMode | None) -> None:
         """Refuse first files of a partition, before anything is begun: those that it would refuse, or that do not fit
-        other partitions."""
+        other partitions, and a partition that has the value of another one."""
         log = self._catalog.log(self._table_id, self._partition)
         if not log.was_absent and log.exists():
             return
         self.new_columns(deltas, None, mode)
         if self._partition.names:
             self.others.check_fit(_upserts(deltas))
+            self.others.check_spelling()
 
     def adding(self, deltas: Deltas, state: StreamState | None) -> list[DataFile]:
         """The upserts that add to the columns of the stream, with what is new alone."""
