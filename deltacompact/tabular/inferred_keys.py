@@ -1,7 +1,8 @@
 """Keys of text files whose types a parser finds: different texts must not become one key.
 
 JSON    "2026-11-29"  "2026-11-29 00:00"           one timestamp: keys stay the texts that they are
-CSV     007 and 7, 1.10 and 1.1, true and TRUE     one number or boolean: refused, the user says what they mean
+CSV     007, 0x7 and 7, 1.10 and 1.1, true and TRUE
+        one number or boolean: refused, the user says what they mean
 
 Sort keys that are texts are read in the order that is surely meant: as a text, "9" is above "10".
 
@@ -29,6 +30,7 @@ _PADDED = r"^[-+]?0[0-9]|^[^eE]*\.[0-9]+0$"
 """Numbers that other texts say, too: 007, 1.10. Of 1.0 the parser of other programs makes 1, so it is none of these."""
 
 _WHOLE = r"^(0|-?[1-9][0-9]{0,37})$"
+"""The usual text of a whole number. Others are 0x7, -0, and 7 with blanks."""
 
 LOG_POSITIONS = ("lsn", "scn", "commit_scn", "change_lsn", "commit_lsn")
 """Names that Debezium gives to positions in a database's log. Those of Oracle are whole numbers, written as texts."""
@@ -80,7 +82,7 @@ class KeyTexts:
             if (earlier := self._said.get(name)) is not None and earlier.schema == said.schema:
                 said, first = pa.concat_tables([earlier, said]), earlier.num_rows
             text, value = (column.combine_chunks() for column in said.columns)
-            row = _first(pc.match_substring_regex(text, pattern=_PADDED)) if column_types.is_number(type_) else None
+            row = _unusual(text, type_)
             if row is None:
                 row = _repeated(text, value)
             if row is not None:
@@ -93,8 +95,13 @@ class KeyTexts:
                 self._said[name] = said.group_by(said.column_names).aggregate([])
 
 
-def _first(found: pa.BooleanArray) -> int | None:
-    row = pc.index(found, True).as_py()
+def _unusual(texts: pa.Array, type_: pa.DataType) -> int | None:
+    """The row of the first number that is surely said by another text, too."""
+    if not column_types.is_number(type_):
+        return None
+    is_whole = pa.types.is_integer(type_)
+    said_so = pc.match_substring_regex(texts, pattern=_WHOLE if is_whole else _PADDED)
+    row = pc.index(said_so, not is_whole).as_py()
     return row if row >= 0 else None
 
 

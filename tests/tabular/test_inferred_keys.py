@@ -35,6 +35,9 @@ def changes(name, *values):
     [
         (["007", "7"], 1, "'007' in column 'id' is read as 7,"),
         (["7", '"007"'], 2, "'007' in column 'id' is read as 7,"),
+        (["31", "0x1f"], 2, "'0x1f' in column 'id' is read as 31,"),
+        (["7", " 7"], 2, "' 7' in column 'id' is read as 7,"),
+        (["0", "-0"], 2, "'-0' in column 'id' is read as 0,"),
         (["", "1.1", "1.10"], 3, "'1.10' in column 'id' is read as 1.1,"),
         (["1e2", "x" * 0, "100"], 3, "'100' in column 'id' is read as 100.0,"),
         (["true", "TRUE"], 2, "'TRUE' in column 'id' is read as True,"),
@@ -63,7 +66,15 @@ def test_keys_of_csv_that_only_one_text_says_are_taken(catalog, tmp_path, option
 @OPTIONS
 @pytest.mark.parametrize(
     ("first", "second"),
-    [("7", "007"), ("1.1", "1.10"), ("true", "TRUE"), ("2026-11-29 00:00:00", "2026-11-29")],
+    [
+        ("7", "007"),
+        ("31", "0x1f"),
+        ("7", " 7"),
+        ("0", "-0"),
+        ("1.1", "1.10"),
+        ("true", "TRUE"),
+        ("2026-11-29 00:00:00", "2026-11-29"),
+    ],
 )
 def test_keys_of_csv_are_looked_at_in_all_files_of_an_append(catalog, tmp_path, options, first, second):
     """The types of the first file counted as known, and two keys became one row."""
