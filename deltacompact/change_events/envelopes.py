@@ -64,9 +64,10 @@ def unwrapped(
     gone, upserted = np.flatnonzero(deletes), np.flatnonzero(~deletes & ~rows.ignored())
     check_fixed(rows.found(gone, envelope.deleted), fixed, origin.of(gone), envelope.deleted)
     check_fixed(rows.found(upserted, envelope.before), fixed, origin.of(upserted), envelope.before)
+    after = rows.after(upserted)  # first, because `left` asks the new rows for their keys
     left = rows.moved(upserted)
     parts = [Placed(rows.left(left), left * 2), Placed(rows.gone(gone), gone * 2 + 1)]
-    return Events(origin.name, Placed(rows.after(upserted), upserted * 2 + 1), _in_order(parts))
+    return Events(origin.name, Placed(after, upserted * 2 + 1), _in_order(parts))
 
 
 def _without_tombstones(messages: pa.Table, envelope: Envelope, origin: Origin) -> tuple[pa.Table, Indices]:

@@ -1,8 +1,8 @@
 """Words and shapes that several reports share.
 
 moment(1795308996.2)            2026-11-22 00:56 UTC
-at(1795308996186)               1795308996186 (2026-11-22 00:56 UTC)
-at(7)                           7
+position_text(1795308996186)    1795308996186 (2026-11-22 00:56 UTC)
+position_text(7)                7
 """
 
 from __future__ import annotations

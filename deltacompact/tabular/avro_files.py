@@ -3,8 +3,9 @@
     {"type": "record", "fields": [{"name": "op", "type": "string"}, {"name": "after", "type": ["null", Value]}]}
     ->  op string, after struct<…>
 
-The types of the columns come from the file's schema. fastavro decodes decimals and times of day. Dates, timestamps and
-UUIDs are read as they are stored: fastavro would make Python objects of them, and Python's dates end with 9999.
+The types of the columns come from the file's schema. Records, and items of arrays, that take no bytes are refused: a
+small file may claim any number of them. fastavro decodes decimals and times of day. Dates, timestamps and UUIDs are
+read as they are stored: fastavro would make Python objects of them, and Python's dates end with 9999.
 """
 
 from __future__ import annotations
@@ -56,9 +57,13 @@ def read_avro(file: IO[bytes], path: str) -> pa.Table:
         known = dict[str, pa.DataType]()
         record = _record(fastavro.parse_schema(reader.writer_schema), path)  # parsing gives every name its namespace
         schema = pa.schema([_field(field, known, path) for field in record["fields"]])
+        if _takes_no_bytes(pa.struct(list(schema))):
+            raise InputError(f"{path}: the records have no field with a value")
         stored, rows = fastavro.parse_schema(_as_stored(record)), list[Any]()
         for block in fastavro.block_reader(io.BytesIO(data)):
             source = block.bytes_  # type: ignore[attr-defined]  # documented, but not typed
+            if block.num_records > len(source.getbuffer()):
+                raise InputError(f"{path} is damaged: a block has more records than bytes")
             rows += [fastavro.schemaless_reader(source, stored) for _ in range(block.num_records)]
         return pa.Table.from_pylist(rows, schema)
     except DeltaCompactError:
@@ -117,7 +122,10 @@ def _composed(schema: Any, known: dict[str, pa.DataType], path: str) -> pa.DataT
         case "record", _:
             return pa.struct([_field(field, known, path) for field in schema["fields"]])
         case "array", _:
-            return pa.list_(_type(schema["items"], known, path))
+            item = _type(schema["items"], known, path)
+            if _takes_no_bytes(item):
+                raise InputError(f"{path} is an array of values without bytes, which no column has")
+            return pa.list_(item)
         case "map", _:
             return pa.map_(pa.string(), _type(schema["values"], known, path))
         case "fixed", _:
@@ -126,3 +134,10 @@ def _composed(schema: Any, known: dict[str, pa.DataType], path: str) -> pa.DataT
             return pa.string()
         case inner, _:
             return _type(inner, known, path)
+
+
+def _takes_no_bytes(type_: pa.DataType) -> bool:
+    """Whether Avro may store any number of these values in no bytes."""
+    if pa.types.is_struct(type_):
+        return all(_takes_no_bytes(field.type) for field in type_)
+    return bool(pa.types.is_null(type_) or type_ == pa.binary(0))

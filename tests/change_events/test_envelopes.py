@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import gzip
+import io
 import json
 import uuid
 
@@ -503,6 +504,14 @@ def test_a_known_double_key_takes_no_whole_number_that_it_cannot_tell_apart(tmp_
         catalog.append_files("t", path, format="debezium")
 
 
+def test_an_update_that_moves_a_row_without_one_of_its_keys_is_named(tmp_path):
+    """A KeyError, without a word of ours."""
+    table = open_catalog(tmp_path / "lake").create_table("t", primary_keys=["tenant", "ID"])
+    change = message("u", {"tenant": "a", "id": 1}, {"tenant": "b", "id": 1}, 1)
+    with pytest.raises(InputError, match=r"a\.json, line 1: 'after' has no field 'ID', a key of the table"):
+        table.append_files(written(tmp_path / "a.json", [change]), format="debezium")
+
+
 def test_a_delete_without_its_partition_is_named(tmp_path):
     catalog = open_catalog(tmp_path / "lake")
     catalog.create_table("t", ["day"], ["id"])
@@ -559,6 +568,29 @@ def test_avro_files_that_hold_no_messages(catalog, tmp_path, schema, said):
         catalog.append_files("t", tmp_path / "a.avro", format="debezium")
     with pytest.raises(InputError, match=r"a\.avro: Avro files are taken as change events: .* \(--format, format=\)"):
         catalog.append_files("t", tmp_path / "a.avro")
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ({"name": "op", "type": "string"}, "a.avro is damaged: a block has more records than bytes"),
+        ({"name": "op", "type": "null"}, "a.avro: the records have no field with a value"),
+        ({"name": "op", "type": {"type": "array", "items": "null"}}, "field 'op' is an array of values without bytes"),
+        ({"name": "op", "type": {"type": "fixed", "name": "f", "size": 0}}, "a.avro: the records have no field with"),
+    ],
+)
+def test_avro_cannot_claim_more_records_than_it_has_bytes(catalog, tmp_path, field, said):
+    """Their number filled the memory: one of 10^12 fits in a file of 100 bytes."""
+    with open(tmp_path / "a.avro", "wb") as file:
+        fastavro.writer(file, {"type": "record", "name": "R", "fields": [field]}, [], sync_marker=b"s" * 16)
+        file.write(avro_long(10_000) + avro_long(2) + b"\x02c" + b"s" * 16)
+    with pytest.raises(InputError, match=said):
+        catalog.append_files("t", tmp_path / "a.avro", format="debezium")
+
+
+def avro_long(number):
+    fastavro.schemaless_writer(out := io.BytesIO(), "long", number)
+    return out.getvalue()
 
 
 @pytest.mark.parametrize(
