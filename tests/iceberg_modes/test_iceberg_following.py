@@ -620,13 +620,13 @@ def test_a_writer_that_deletes_before_every_commit_costs_a_second_attempt(lake, 
 
 
 def test_a_delete_file_is_read_once_and_not_at_every_attempt(lake, monkeypatch):
-    read, positions_by_path = [], following.positions_by_path
+    read, deleted_positions = [], following.deleted_positions
 
     def counted(store, scans, reading):
         read.extend(Path(file.path).name for scan in scans for file in (*scan.own, *scan.shared))
-        return positions_by_path(store, scans, reading)
+        return deleted_positions(store, scans, reading)
 
-    monkeypatch.setattr(following, "positions_by_path", counted)
+    monkeypatch.setattr(following, "deleted_positions", counted)
     table_of(lake, [1, 2, 3, 4, 5])
     named = lake.catalog
     lake.catalog = racing(lake, lambda: _with(lake, named, lambda: delete(lake, 5)))

@@ -146,9 +146,9 @@ class ScannedFile:
 
 def find_dead_rows(store: ObjectStore, task: DeadRowsTask) -> list[ScannedFile]:
     """Write the live bitmaps. Raises InputError naming a bad file, CorruptionError for a position beyond the end."""
-    by_path = positions_by_path(store, task.scans, task.reading)
+    deleted = deleted_positions(store, task.scans, task.reading)
     under_way = []
-    dead_of_each = dead_positions(store, task.scans, by_path)
+    dead_of_each = dead_positions(store, task.scans, deleted)
     for scan, file, dead in zip(task.scans, _described(store, task), dead_of_each, strict=True):
         lives = np.ones(file.rows, bool)
         kill(lives, dead, scan)
@@ -204,12 +204,30 @@ class _FileScanning:
 # Positions
 
 
+@dataclass(frozen=True, slots=True)
+class DeletedPositions:
+    """The rows that the position deletes of some scans name, by path, with the delete file that names them.
+
+    Some are not those of a scan: a delete file that another scan brings may also name a former file of the same path.
+    `shared` has each tuple of `FileScan.shared` as a set, by its id: thousands of scans have the same tuple.
+    """
+
+    by_path: Mapping[str, Sequence[tuple[StoredFile, npt.NDArray[np.int64]]]]
+    shared: Mapping[int, frozenset[StoredFile]]
+
+    def of(self, scan: FileScan) -> list[npt.NDArray[np.int64]]:
+        """The rows that the scan's own delete files name, maybe several times."""
+        shared, own = self.shared[id(scan.shared)], frozenset(scan.own)
+        named = self.by_path.get(scan.stored.path, ()) if shared or own else ()
+        return [rows for delete, rows in named if delete in shared or delete in own]
+
+
 def dead_positions(
-    store: ObjectStore, scans: Iterable[FileScan], by_path: Mapping[str, list[npt.NDArray[np.int64]]]
+    store: ObjectStore, scans: Iterable[FileScan], deleted: DeletedPositions
 ) -> Iterator[list[npt.NDArray[np.int64]]]:
     """Of each file, the rows that its vector or its position deletes name, maybe several times."""
     for scan, blob in begun_ahead(scans, lambda scan: (scan, _blob(store, scan.vector))):
-        dead = list(by_path[scan.stored.path]) if scan.own or scan.shared else []
+        dead = deleted.of(scan)
         if scan.vector is not None:
             dead.append(deletion_vectors.positions(blob(), scan.vector.path).astype(np.int64))
         yield dead
@@ -241,25 +259,23 @@ def kill(lives: npt.NDArray[np.bool_], dead: Iterable[npt.NDArray[np.int64]], sc
         lives[rows] = False
 
 
-def positions_by_path(
-    store: ObjectStore, scans: Sequence[FileScan], reading: ReadLimits
-) -> dict[str, list[npt.NDArray[np.int64]]]:
-    """The deleted positions of these files, by path. Each position-delete file is read once."""
+def deleted_positions(store: ObjectStore, scans: Sequence[FileScan], reading: ReadLimits) -> DeletedPositions:
+    """The deleted positions of these files. Each position-delete file is read once."""
     wanted = {scan.stored.path for scan in scans if scan.own or scan.shared}
     paths = pa.array(sorted(wanted), pa.large_string())
     shared = {id(scan.shared): scan.shared for scan in scans}
-    files = dict.fromkeys(itertools.chain(*shared.values(), *(scan.own for scan in scans)))
-    found: dict[str, list[npt.NDArray[np.int64]]] = defaultdict(list)
-    to_read = (WantedFile(stored, _POSITIONS, _NEEDED, names=_NAMES) for stored in files)
-    for opened in opened_each(store, to_read, reading):
+    deletes = list(dict.fromkeys(itertools.chain(*shared.values(), *(scan.own for scan in scans))))
+    found: dict[str, list[tuple[StoredFile, npt.NDArray[np.int64]]]] = defaultdict(list)
+    to_read = (WantedFile(delete, _POSITIONS, _NEEDED, names=_NAMES) for delete in deletes)
+    for delete, opened in zip(deletes, opened_each(store, to_read, reading), strict=True):
         for _, table in opened.tables(_POSITIONS):
             numbers = pc.index_in(table["file_path"], value_set=paths)
             ours = table.append_column("number", numbers).filter(pc.is_valid(numbers))
             path_numbers = np.asarray(ours["number"])
             rows = np.asarray(ours["pos"])
             for number in np.unique(path_numbers):
-                found[paths[number].as_py()].append(rows[path_numbers == number])
-    return found
+                found[paths[number].as_py()].append((delete, rows[path_numbers == number]))
+    return DeletedPositions(found, {number: frozenset(of_scans) for number, of_scans in shared.items()})
 
 
 # Keys

@@ -24,7 +24,7 @@ from deltacompact.base.limits import ReadLimits
 from deltacompact.base.model import ContentType
 from deltacompact.base.numbers import Ordinal
 from deltacompact.base.partitions import side_by_side
-from deltacompact.iceberg.deletes.dead_rows import FileScan, dead_positions, kill, positions_by_path
+from deltacompact.iceberg.deletes.dead_rows import FileScan, dead_positions, deleted_positions, kill
 from deltacompact.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN
 from deltacompact.iceberg.table import deletion_vectors, locations
 from deltacompact.iceberg.table.locations import readable
@@ -191,12 +191,12 @@ class _Former:
     def __init__(self, store: ObjectStore, task: MarkTask) -> None:
         scans = [part.scan for file in task.files for part in file.scans]
         self._store = store
-        self._by_path = positions_by_path(store, scans, task.reading)
+        self._deleted = deleted_positions(store, scans, task.reading)
         self._masks = _Masks(store)
 
     def dead_rows(self, file: DeleteFile) -> Iterator[tuple[ScanToMark, npt.NDArray[np.bool_], npt.NDArray[np.int64]]]:
         """For each data file: which rows were dead before, and the sorted positions that are dead now."""
-        dead_of_each = dead_positions(self._store, (part.scan for part in file.scans), self._by_path)
+        dead_of_each = dead_positions(self._store, (part.scan for part in file.scans), self._deleted)
         for part, dead in zip(file.scans, dead_of_each, strict=True):
             lives = np.ones(part.scan.stored.rows, bool)
             kill(lives, dead, part.scan)

@@ -36,7 +36,7 @@ from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.base.numbers import Ordinal
 from deltacompact.base.wording import text_of
 from deltacompact.iceberg.commit.proposal import addition
-from deltacompact.iceberg.deletes.dead_rows import dead_positions, kill, positions_by_path
+from deltacompact.iceberg.deletes.dead_rows import dead_positions, deleted_positions, kill
 from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask
 from deltacompact.iceberg.marks.finding import scan_of
 from deltacompact.iceberg.marks.marking import FileToMark
@@ -149,8 +149,8 @@ class Follower:
         """Which rows of some data files these deletes kill."""
         scans = [scan_of(Ordinal(0), task) for task in tasks]
         found = {}
-        by_path = positions_by_path(self.store, scans, self.reading)
-        for scan, positions in zip(scans, dead_positions(self.store, scans, by_path), strict=True):
+        deleted = deleted_positions(self.store, scans, self.reading)
+        for scan, positions in zip(scans, dead_positions(self.store, scans, deleted), strict=True):
             lives = np.ones(scan.stored.rows, bool)
             kill(lives, positions, scan)
             found[scan.stored.path] = ~lives
