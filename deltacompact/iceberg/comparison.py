@@ -5,7 +5,7 @@
     9 replace     ours: rewrite           same rows          compare 9 with 7
    10 overwrite   ours: upsert            fewer rows, by design: compared only if both are named
 
-Snapshots of ours say so in their summary.
+Snapshots of ours say so in their summary. Batches of rows and publications are not compactions.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def comparison(metadata: TableMetadata, branch: str, before: int | None = None, 
     if before is not None:
         return Comparison(_snapshot_named(metadata, before).snapshot_id, newest.snapshot_id)
     if after is None:
-        while not newest.is_ours:
+        while not newest.is_upkeep:
             parent = metadata.snapshots.get(newest.parent_id or 0)
             if parent is None:
                 return Comparison(None, None, "no compaction of ours is among the snapshots of the branch")
@@ -51,7 +51,7 @@ def comparison(metadata: TableMetadata, branch: str, before: int | None = None, 
             "name the snapshots to compare by --before and --after"
         )
     oldest = newest
-    while oldest.is_ours and COLUMNS not in oldest.summary:
+    while oldest.is_upkeep and COLUMNS not in oldest.summary:
         parent = metadata.snapshots.get(oldest.parent_id or 0)
         if parent is None:
             if oldest is not newest:

@@ -33,7 +33,7 @@ from deltacompact.iceberg.commit.proposal import APPEND, DELETE, OVERWRITE, Prop
 from deltacompact.iceberg.table import locations
 from deltacompact.iceberg.table.codec import codec_of, delete_codec_of
 from deltacompact.iceberg.table.content_files import Content, ContentFile, ManifestContent, PartitionTuple
-from deltacompact.iceberg.table.metadata import MAIN, Snapshot, TableMetadata
+from deltacompact.iceberg.table.metadata import MAIN, TOKEN, Snapshot, TableMetadata
 from deltacompact.iceberg.table.nan_counts import nan_counts
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.pyiceberg_door.transforms import (
@@ -46,8 +46,6 @@ from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.tabular import files, parquet_read, schemas, writing
 from deltacompact.tabular.row_groups import WriteOptions
 
-TOKEN = "deltacompact.token"
-"""The key in a snapshot's summary that names the batch which it committed."""
 _PARTITION = "_deltacompact_partition"
 _AT_ONCE_BYTES = 128 << 20
 """Bytes of rows that are divided by partition together. They are in memory a few times."""

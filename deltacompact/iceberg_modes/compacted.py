@@ -2,7 +2,7 @@
 
 snapshot 3    ours, deleted-data-files 12          it compacted
 snapshot 4    ours, manifests were written anew    it did not
-snapshot 5    Flink's                              it did not
+snapshot 5    Flink's, or a batch of a mirror      it did not
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ them."""
 
 
 def has_compacted(snapshot: Snapshot) -> bool:
-    """Whether the snapshot is ours and compacted something."""
-    return snapshot.is_ours and any(key in snapshot.summary for key in _COMPACTS)
+    """Whether the snapshot is upkeep of ours and compacted something."""
+    return snapshot.is_upkeep and any(key in snapshot.summary for key in _COMPACTS)
 
 
 def compacted_s(metadata: TableMetadata, head: Snapshot | None) -> float | None:

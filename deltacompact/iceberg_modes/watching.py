@@ -41,8 +41,8 @@ _FILE = np.dtype([("content", "i8"), ("bytes", "i8"), ("rows", "i8"), ("added", 
 class BranchSizes:
     """What lies in a branch. Times are Unix seconds, by the clocks of those who committed.
 
-    head                the newest snapshot that is not ours: where it is the same, nobody has written since (None: of
-                        those that have not been expired, all are ours)
+    head                the newest snapshot that is not our upkeep: where it is the same, nobody has written since
+                        (None: of those that have not been expired, all are)
     data_file_bytes     of each data file
     small_file_bytes    below this size a rewrite takes a file for small, unless its options say otherwise
     delete_files        position-delete files, deletion vectors and equality-delete files
@@ -137,11 +137,11 @@ def _read(store: ObjectStore, listed: Sequence[Manifest]) -> dict[str, npt.NDArr
 def _sizes(metadata: TableMetadata, head: Snapshot, files: npt.NDArray[Any]) -> BranchSizes:
     is_data = files["content"] == int(Content.DATA)
     line = list(metadata.ancestors(head))
-    foreign = next((snapshot for snapshot in line if not snapshot.is_ours), None)
+    written = next((snapshot for snapshot in line if not snapshot.is_upkeep), None)
     ours = next((snapshot for snapshot in line if has_compacted(snapshot)), None)
     new = files["added"] > ours.sequence_number if ours else np.ones(len(files), bool)
     return BranchSizes(
-        head=foreign.snapshot_id if foreign else None,
+        head=written.snapshot_id if written else None,
         data_file_bytes=files["bytes"][is_data],
         small_file_bytes=rewrite_options({}, metadata.properties).min_file_bytes,
         data_rows=int(files["rows"][is_data].sum()),
@@ -150,5 +150,5 @@ def _sizes(metadata: TableMetadata, head: Snapshot, files: npt.NDArray[Any]) -> 
         new_bytes=int(files["bytes"][new].sum()),
         compacted_s=ours.timestamp_ms / 1000 if ours else None,
         known_since_s=line[-1].timestamp_ms / 1000,
-        written_s=foreign.timestamp_ms / 1000 if foreign else None,
+        written_s=written.timestamp_ms / 1000 if written else None,
     )

@@ -25,6 +25,10 @@ T = TypeVar("T")
 MAIN = "main"
 SESSION = "deltacompact.session"
 """The key in a snapshot's summary that names the deltacompact session which committed it."""
+PUBLISHES = "publication-"
+"""How the names of sessions that show a delta table's files begin."""
+TOKEN = "deltacompact.token"
+"""The key in a snapshot's summary that names the batch of rows which it committed."""
 RECORDED_FINGERPRINT = "deltacompact.rows-fingerprint"
 """The key in a snapshot's summary with the fingerprint of its live rows, if the session certifies."""
 BOOKMARK_TAG, GIVEN_FIRST, GIVEN_NEXT = "bookmark.", ".first", ".next"
@@ -103,6 +107,12 @@ class Snapshot:
     def is_ours(self) -> bool:
         """Whether deltacompact committed it."""
         return SESSION in self.summary
+
+    @property
+    def is_upkeep(self) -> bool:
+        """Whether deltacompact committed it, and it brought no rows of others, as batches and publications do."""
+        is_batch = TOKEN in self.summary or self.summary.get(SESSION, "").startswith(PUBLISHES)
+        return self.is_ours and not is_batch
 
     @property
     def is_first(self) -> bool:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from deltacompact.base.errors import InputError, NotFoundError, OutcomeUnknownError
 from deltacompact.iceberg.commit.committer import Committer
 from deltacompact.iceberg.commit.proposal import APPEND, DELETE, OVERWRITE, Proposal, addition
-from deltacompact.iceberg.table.metadata import MAIN, PUBLICATION
+from deltacompact.iceberg.table.metadata import MAIN, PUBLICATION, PUBLISHES
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.publication.columns import refuse_required
@@ -70,7 +70,7 @@ class ShownIcebergTable:
     def show(self, wanted: Callable[[], FilesToShow]) -> ShownCommit:
         assert self._table is not None
         files, store = self._listed, self._table.store
-        committer = Committer(store, StateReader(store), MAIN, f"publication-{uuid.uuid4().hex[:8]}")
+        committer = Committer(store, StateReader(store), MAIN, f"{PUBLISHES}{uuid.uuid4().hex[:8]}")
 
         def propose(head: TableState) -> Proposal[_Proposed]:
             """The difference on this head. The streams are read again, after the head."""

@@ -10,12 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from iceberg_lake import Lake
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 from sessions_records import job_run
 
 import deltacompact
 from deltacompact.base.errors import InputError
 from deltacompact.iceberg.commit.attempts import attempt_named
+from deltacompact.iceberg.row_deltas import KeyedRows, commit_row_delta
 from deltacompact.iceberg.table import locations
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes.watching import BranchSizes
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.model import JobRunState
@@ -204,6 +208,29 @@ def test_a_compaction_is_seen_and_is_no_write(lake):
     later = branch.look()
     assert later.head != before.head and later.compacted_s == after.compacted_s
     assert 0 < later.new_bytes < 5000 and later.data_files == 2
+
+
+def test_a_batch_of_a_mirror_is_a_write_and_no_compaction(lake):
+    """A mirror was compacted once, and never again: its batches are snapshots of deltacompact, too."""
+    key = pa.schema([pa.field("id", pa.int64(), nullable=False)])
+    columns = Schema(NestedField(1, "id", LongType(), required=True), identifier_field_ids=[1])
+    lake.create(T, columns)
+
+    def put(*ids):
+        rows = KeyedRows(pa.table({"id": list(ids)}, schema=key), key.empty_table())
+        loaded = IcebergTable.load(lake.catalog, T)
+        return commit_row_delta(loaded, [rows], ["id"], str(ids), lambda: None).snapshot_id
+
+    batches, branch = [put(1, 2), put(2, 3)], watched(lake)
+    before = branch.look()
+    lake.rewrite(T, delete_file_threshold=1)
+    after = branch.look()
+    assert (before.head, before.compacted_s) == (batches[1], None)
+    assert (after.head, after.delete_files, after.new_bytes) == (batches[1], 0, 0)
+    batches.append(put(3, 4))
+    later = branch.look()
+    assert (later.head, later.compacted_s, later.delete_files) == (batches[2], after.compacted_s, 1)
+    assert later.new_bytes > 0 and later.written_s >= after.compacted_s
 
 
 def test_only_what_is_new_is_read(lake, monkeypatch):
