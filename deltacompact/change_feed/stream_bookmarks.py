@@ -186,15 +186,20 @@ def end_of_bookmark(catalog: Streams, table_id: str, from_: str | datetime | Non
 
     Raises NotFoundError for a text that names nothing.
     """
-    if not isinstance(from_, str) or from_.isdecimal() or moment_of(from_) is not None:
+    if not isinstance(from_, str):
         return None
     known = _newest(catalog, table_id, from_)[1] if is_name(from_) else None
     if known is not None:
         return known.done or {}
-    if _VERSION.fullmatch(from_):
+    if may_name_version(from_) or moment_of(from_) is not None:
         return None
     names = [bookmark.name for bookmark in bookmarks(catalog, table_id)]
     raise no_beginning(table_id, from_, "version, time", names)
+
+
+def may_name_version(text: str) -> bool:
+    """Whether a text has the form of a version's name or number."""
+    return text.isdecimal() or _VERSION.fullmatch(text) is not None
 
 
 def names_kept(catalog: Streams, table_id: str, now_s: float) -> frozenset[str]:

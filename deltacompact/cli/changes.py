@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deltacompact.base.errors import InputError, NotFoundError
-from deltacompact.base.moments import moment_of
 from deltacompact.base.wording import counted, text_of
 from deltacompact.cli.answers import answer, note
 from deltacompact.cli.arguments import any_catalog_argument, json_option, pairs, table_argument, where_option
@@ -144,8 +143,9 @@ def _why_nothing(
     catalog: DeltaStreamCatalog | IcebergCatalog, table: str, from_: str | None, options: dict[str, Any]
 ) -> str:
     from deltacompact.catalog.opening import is_iceberg_catalog
+    from deltacompact.change_feed.stream_bookmarks import may_name_version
 
-    if from_ and moment_of(from_) is None and not is_iceberg_catalog(catalog):
+    if from_ and may_name_version(from_) and not is_iceberg_catalog(catalog):
         places = catalog.chosen(table, pairs(options["partition"]) or None)
         newest = [catalog.state(table, place).version for place in places]
         if any(from_ in (version, version.partition("-")[0]) for version in newest):

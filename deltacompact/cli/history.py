@@ -82,14 +82,15 @@ def rollback(
 
     if (version is None) == (to is None):
         raise InputError("say where to go back to: either a VERSION or --to TIME")
-    if to is not None and moment_of(to) is None:
+    moment = None if to is None else moment_of(to)
+    if to is not None and moment is None:
         raise InputError(
             f"--to {to!r} is no time: write it like 2026-11-22 or '2026-11-22 09:10:03'; "
             "a version or snapshot goes without --to"
         )
     wanted = to or version or ""
     if of_iceberg(catalog):
-        made = catalog.table(table).rollback(wanted, options["branch"])
+        made = catalog.table(table).rollback(moment or wanted, options["branch"])
         branch = options["branch"]
         return answer(
             as_json,

@@ -1,7 +1,7 @@
 """Which snapshot is meant: by its id, by a branch or tag, or by a time. Pure.
 
+"audit", "2026-11-22"    the head of the branch, or the snapshot of the tag, if the table has one of this name
 "7757497569257380734"    the snapshot with this id, on whatever branch
-"audit"                  the head of the branch, or the snapshot of the tag
 "2026-11-22 09:10"       the head that the branch had then: its newest ancestor of that time
 """
 
@@ -18,10 +18,10 @@ def snapshot_as_of(metadata: TableMetadata, as_of: str | int | datetime, branch:
     """The named snapshot. Raises NotFoundError for a missing one, and names the oldest snapshot that is left."""
     if isinstance(as_of, bool):
         raise InputError(f"as_of is {as_of!r}, it must be a snapshot's id, a branch, a tag or a time")
-    if not isinstance(as_of, int) and (moment := moment_of(as_of)) is not None:
-        return _snapshot_at(metadata, branch, moment)
     if isinstance(as_of, str) and (ref := metadata.refs.get(as_of)) is not None:
         return metadata.snapshots[ref.snapshot_id]
+    if not isinstance(as_of, int) and (moment := moment_of(as_of)) is not None:
+        return _snapshot_at(metadata, branch, moment)
     text = str(as_of)
     if text.isdecimal() and (found := metadata.snapshots.get(int(text))) is not None:
         return found

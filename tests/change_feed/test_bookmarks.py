@@ -142,6 +142,23 @@ def test_a_version_of_a_partitioned_table_is_refused_with_a_bookmark_and_without
     assert table.bookmarks() == []
 
 
+@pytest.mark.parametrize("name", ["2026-11-22", "2026-11-22-eod", "0", "1-a"])
+def test_a_bookmark_comes_before_a_time_or_a_version_of_its_name(source, name):
+    source.table.changes(bookmark=name, from_="1999-01-01").close()
+    source.table.commit_bookmark(name)
+    source.append(3)
+    assert source.table.changes(name).read_all()["id"].to_pylist() == [3]
+
+
+def test_that_nothing_came_since_a_bookmark_is_said_whatever_its_name(tmp_path, capsys):
+    source = Streams(tmp_path)
+    source.append(1)
+    source.table.changes(bookmark="2026-11-22-eod", from_="1999-01-01").close()
+    source.table.commit_bookmark("2026-11-22-eod")
+    assert cli.run(["changes", str(tmp_path / "streams"), T, "--from", "2026-11-22-eod"]) == 0
+    assert capsys.readouterr().err == "nothing changed\n"
+
+
 def test_of_a_partitioned_table_it_begins_where_each_partition_is(tmp_path):
     table = deltacompact.open_catalog(tmp_path).create_table("p", ["day"], ["id"])
     table.append(pa.table({"id": [1]}), {"day": "mon"})

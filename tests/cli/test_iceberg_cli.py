@@ -497,6 +497,14 @@ def test_history_read_export_and_rollback(lake, configured, capsys, tmp_path):
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [row]
 
 
+def test_a_rollback_to_a_time_goes_to_no_tag_of_that_name(lake, configured, capsys):
+    table = lake.catalog.load_table(T)
+    table.manage_snapshots().create_tag(table.history()[0].snapshot_id, "1999-01-01").commit()
+    assert cli.run(["rollback", configured, T, "--to", "1999-01-01"]) == 2
+    assert "has no snapshot of 1999-01-01" in capsys.readouterr().err
+    assert cli.run(["rollback", configured, T, "1999-01-01"]) == 0
+
+
 @pytest.mark.parametrize("mode", ["rewrite", "convert", "upsert"])
 @pytest.mark.slow
 def test_a_run_lists_the_files_that_its_snapshots_changed(lake, configured, capsys, mode):
