@@ -856,6 +856,25 @@ def test_rule_22_row_ids_of_version_3_are_written_down_and_stay(lake):
     assert {record["data_file"]["first_row_id"] for record in records} == {first for first, _ in before.values()}
 
 
+def test_rule_22_row_ids_that_came_meanwhile_stay(lake):
+    """The first commit after the upgrade gives old manifests their ids, while we have rewritten them without."""
+    table_of(lake, [1, 2], [3])
+    lake.upgrade(T)
+    found = []
+
+    def first_row_ids():
+        return {entry.file.path: entry.file.first_row_id for entry in lake.state(T).data}
+
+    def append():
+        lake.append(T, rows(9))
+        found.append(first_row_ids())
+
+    result = RewriteManifests(store(lake), "main", 8 << 20, before_commit=once(append)).run(loaded(lake), "s")
+    assert None not in found[0].values()
+    assert (first_row_ids(), result.kept, len(lake.state(T).manifests)) == (found[0], 0, 1)
+    assert stored(lake) == reachable(lake)
+
+
 def test_a_writer_that_commits_all_the_time_does_not_starve_us(lake):
     table_of(lake, *([number] for number in range(4)))
     with writing(lake, T) as writer:

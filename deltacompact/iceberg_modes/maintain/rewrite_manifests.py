@@ -5,6 +5,7 @@
     or           head 9 lost manifest 7 to another writer           41 and 42 are deleted, and planned anew
 
 Manifests are written once: a new head costs only a manifest list, unless it lacks a manifest that was rewritten.
+The first snapshot after an upgrade to version 3 gives old manifests row ids: they are rewritten anew, with these.
 """
 
 from __future__ import annotations
@@ -122,11 +123,11 @@ class _Writing:
 
     def on_head(self, metadata: TableMetadata, listed: Sequence[Manifest]) -> list[_RewrittenGroup]:
         """Write the groups of this head that are not written yet. Groups whose manifests are all there are kept."""
-        there = {manifest.path for manifest in listed}
+        there = {(manifest.path, manifest.first_row_id) for manifest in listed}
         whole = [
             rewritten
             for rewritten in self.done or ()
-            if all(source.path in there for source in rewritten.group.sources)
+            if all((source.path, source.first_row_id) in there for source in rewritten.group.sources)
         ]
         broken: set[Kind] | None = None
         if self.done is not None:
