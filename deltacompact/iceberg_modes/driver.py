@@ -20,7 +20,7 @@ from deltacompact.iceberg.marks.marking import codec_of_marks
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.pyiceberg_door.transforms import check_orders
 from deltacompact.iceberg.table.table_state import StateReader, TableState
-from deltacompact.iceberg_modes.journal.journal import UntrustedError
+from deltacompact.iceberg_modes.journal.journal import Journal, UntrustedError
 from deltacompact.iceberg_modes.journal.left_behind import LeftSession, SessionsLeft, left_behind, not_resumed
 from deltacompact.iceberg_modes.journal.resume import Resumption, landed_inputs, resume
 from deltacompact.iceberg_modes.mode import Mode, Plan, Result
@@ -91,8 +91,8 @@ class ModeRun(Call[Plan, Result]):
             executor = executor_for(self.settings, plan.rows, plan.bytes)
             result.executor = executor.name
             former = work = steps.work(self, table, state, plan, executor, result, former)
-            session = Session.begin(work, steps.document(plan), reader)
-            session.carry_out()
+            session = Session(work, plan.groups, Journal.new(store), reader)
+            session.carry_out(steps.document(plan))
             result.refused += session.refused
             result.notes += session.notes
             if not work.touched:

@@ -37,7 +37,7 @@ from deltacompact.iceberg_modes.journal.journal import (
     files_of,
     other_than,
 )
-from deltacompact.iceberg_modes.journal.signs_of_life import giving_signs
+from deltacompact.iceberg_modes.journal.signs_of_life import at_work, giving_signs
 from deltacompact.iceberg_modes.journal.tries import Tries
 from deltacompact.iceberg_modes.mode import Plan, Result
 from deltacompact.iceberg_modes.steps import Group, GroupOutput, Outcome, Work
@@ -64,15 +64,16 @@ class Session(Generic[Plan, Group, GroupOutput, Outcome, Result]):
     is_left: bool = False
     bad: InputError | None = None
 
-    @classmethod
-    def begin(
-        cls, work: Work[Plan, Group, GroupOutput, Outcome, Result], document: Mapping[str, Any], reader: StateReader
-    ) -> Session[Plan, Group, GroupOutput, Outcome, Result]:
-        """Record the plan: its document."""
-        return cls(work, work.plan.groups, Journal.begin(work.call.table.store, document), reader)
+    def carry_out(self, document: Mapping[str, Any]) -> None:
+        """Record the plan, its document, and write and commit all groups.
 
-    def carry_out(self) -> None:
-        """Write and commit all groups. Raises Interrupted after Ctrl-C, which says what was written."""
+        Raises Interrupted after Ctrl-C, which says what was written.
+        """
+        with at_work(self.journal.session):
+            self.journal.begin(document)
+            self._carry_out()
+
+    def _carry_out(self) -> None:
         rows, size = sum(group.rows for group in self.groups), sum(group.bytes for group in self.groups)
         call, plan = self.work.call, self.work.plan
         call.emit(ModeStarted(plan.table_id, EVERYWHERE, plan.mode, len(self.groups), rows, size, plan.snapshot_id))

@@ -399,7 +399,8 @@ def test_who_has_lost_a_journal_cannot_close_it(lake):
     table_of(lake)
     prepared = lake.prepared(T, rewrite_all=True)
     store = locations.store_of(prepared.table.metadata.location, {})
-    first = Journal.begin(store, plan_document(prepared.plan()))
+    first = Journal.new(store)
+    first.begin(plan_document(prepared.plan()))
     second = Journal.take_over(store, first.session)
     with pytest.raises(TakenOverError):
         first.finish([])

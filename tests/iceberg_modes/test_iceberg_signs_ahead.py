@@ -8,6 +8,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 from iceberg_lake import Lake
 from pyiceberg.schema import Schema
@@ -19,7 +20,7 @@ from deltacompact.cli.progress import progress
 from deltacompact.iceberg_modes.journal import signs_of_life
 from deltacompact.iceberg_modes.journal.journal import Journal
 from deltacompact.iceberg_modes.journal.left_behind import left_behind
-from deltacompact.iceberg_modes.journal.signs_of_life import Holder, Signs
+from deltacompact.iceberg_modes.journal.signs_of_life import Holder, Signs, at_work
 from deltacompact.iceberg_modes.rewrite.plan_document import plan_document
 
 T = "ns.t"
@@ -33,7 +34,8 @@ class Elsewhere:
         lake.create(T, Schema(NestedField(1, "id", LongType())))
         lake.append(T, [{"id": 1}])
         self.lake, self.store = lake, lake.store(T)
-        self.journal = Journal.begin(self.store, plan_document(lake.prepared(T, rewrite_all=True).plan()))
+        self.journal = Journal.new(self.store)
+        self.journal.begin(plan_document(lake.prepared(T, rewrite_all=True).plan()))
         monkeypatch.setattr(signs_of_life, "_machine", lambda: "elsewhere")
         self.waited: list[float] = []
         self.told: list[tuple[str, float, float]] = []
@@ -67,6 +69,49 @@ def test_a_container_of_this_host_with_process_ids_of_its_own_is_another_machine
     (elsewhere := tmp_path / "pid").touch()
     monkeypatch.setattr(signs_of_life, "_PROCESS_IDS", elsewhere)
     assert dead.is_at_work("5c") is None
+
+
+@pytest.mark.parametrize("process", [os.getpid(), os.getppid()])
+def test_a_process_that_seems_to_have_begun_at_another_time_is_asked_for_signs(process):
+    """Its start is told by the time of boot, which moves when the clock is set: live sessions were taken over."""
+    holder = replace(Holder.this(), process=process, started_s=psutil.Process(process).create_time())
+    moved = replace(holder, started_s=holder.started_s + 1.0)
+    assert (holder.is_at_work("5c"), moved.is_at_work("5c")) == (process != os.getpid(), None)
+    with at_work("5c"):
+        assert holder.is_at_work("5c") is True
+        assert moved.is_at_work("5c") is (True if process == os.getpid() else None)
+
+
+def test_threads_that_work_on_one_session_end_one_by_one():
+    with at_work("5c"):
+        with at_work("5c"):
+            pass
+        assert Holder.this().is_at_work("5c") is True
+    assert Holder.this().is_at_work("5c") is False
+
+
+def test_a_session_counts_as_at_work_from_its_first_record_on(tmp_path, monkeypatch):
+    """Another thread of its process took a session over that had just been planned, or resumed."""
+    lake, found = Lake(tmp_path / "lake"), []
+    lake.create(T, Schema(NestedField(1, "id", LongType())))
+    lake.append(T, [{"id": 1}])
+
+    def looking(name):
+        recorded = getattr(Journal, name)
+
+        def record(*asked):
+            held = recorded(*asked)
+            left = left_behind(lake.store(T), lake.state(T), Signs(), print)
+            found.append((name, len(left.live), len(left.dead)))
+            return held
+
+        monkeypatch.setattr(Journal, name, record)
+
+    Journal.new(lake.store(T)).begin(plan_document(lake.prepared(T, rewrite_all=True).plan()))
+    looking("take_over")
+    looking("begin")
+    lake.rewrite(T, rewrite_all=True)
+    assert found == [("take_over", 1, 0), ("begin", 1, 0)]
 
 
 def test_a_journal_from_the_future_does_not_block_the_next_run(elsewhere):

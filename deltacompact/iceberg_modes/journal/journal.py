@@ -105,12 +105,14 @@ class Journal:
     number: int
 
     @classmethod
-    def begin(cls, store: ObjectStore, document: Mapping[str, Any]) -> Journal:
+    def new(cls, store: ObjectStore) -> Journal:
+        """A journal with a name of its own, in which nothing is recorded yet."""
+        return cls(store, uuid.uuid4().hex, 0)
+
+    def begin(self, document: Mapping[str, Any]) -> None:
         """Record the document of a plan, before any work."""
-        journal = cls(store, uuid.uuid4().hex, 0)
         body = _holding() | {"planner": PLANNER_VERSION, "document": document}
-        store.put(journal.folder + "plan.json", _sealed(body))
-        return journal
+        self.store.put(self.folder + "plan.json", _sealed(body))
 
     @classmethod
     def take_over(cls, store: ObjectStore, session: str) -> Journal | None:

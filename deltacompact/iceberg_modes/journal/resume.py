@@ -42,7 +42,7 @@ from deltacompact.iceberg_modes.journal.journal import (
     other_than,
 )
 from deltacompact.iceberg_modes.journal.left_behind import SessionsLeft
-from deltacompact.iceberg_modes.journal.signs_of_life import Signs, giving_signs
+from deltacompact.iceberg_modes.journal.signs_of_life import Signs, at_work, giving_signs
 from deltacompact.iceberg_modes.journal.tries import Tries
 from deltacompact.iceberg_modes.plan_envelope import input_paths
 from deltacompact.storage.identity import file_name
@@ -78,14 +78,18 @@ def resume(
 
     Raises UntrustedError where other code wrote it: then the journal stays.
     """
-    store = committer.store
-    held = Journal.take_over(store, session)
-    if held is None:
-        return Resumed()
-    with giving_signs(session, held.sign, signs) as stop_signs:
+    with at_work(session):
+        held = Journal.take_over(committer.store, session)
+        return Resumed() if held is None else _cleared(held, table, committer, signs, resumption)
+
+
+def _cleared(
+    held: Journal, table: IcebergTable, committer: Committer, signs: Signs, resumption: Resumption | None
+) -> Resumed:
+    with giving_signs(held.session, held.sign, signs) as stop_signs:
         try:
             resumed, delete = _resumed(held, table, committer, resumption)
-            locations.discard_all(store, delete)
+            locations.discard_all(held.store, delete)
             stop_signs()
             held.clear()
             return resumed

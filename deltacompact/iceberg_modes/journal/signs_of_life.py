@@ -1,6 +1,7 @@
 """Tells whether a session's process is alive: a holder puts a sign of life into its journal every few seconds.
 
     its process ended, on this machine                       dead: no need to wait
+    its process began at another time than it said           the next signs tell: a clock was set, or it is another one
     it put `ended`, after Ctrl-C or an error                 dead
     we are a later attempt at the same work                  dead: the scheduler gave it up
     last sign 2 s ago, then another one                      alive
@@ -30,8 +31,8 @@ from deltacompact.base.events import logger
 from deltacompact.base.wording import text_of
 from deltacompact.iceberg.commit.attempts import current_attempt, is_superseded
 
-_AT_WORK: set[str] = set()
-"""Sessions that threads of this process work on."""
+_AT_WORK: list[str] = []
+"""Sessions that threads of this process work on, each as often as there are such threads."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _PROCESS_IDS = Path("/proc/self/ns/pid")
 
@@ -67,17 +68,23 @@ class Holder:
         return cls(_machine(), os.getpid(), psutil.Process().create_time(), current_attempt())
 
     def is_at_work(self, session: str) -> bool | None:
-        """Whether the holder still works on the session. None: we cannot tell, because it is on another machine."""
+        """Whether the holder still works on the session. None: we cannot tell, because it is on another machine, or a
+        process with its id began at another time.
+
+        It is told by the time of boot, which changes whenever somebody sets the clock.
+        """
         if is_superseded(self.attempt, by=current_attempt()):
             return False
         if self.machine != _machine():
             return None
-        if self.process == os.getpid() and self.started_s == Holder.this().started_s:
-            return session in _AT_WORK
+        is_this = self.process == os.getpid()
+        if is_this and session in _AT_WORK:
+            return True
         try:
-            return bool(psutil.Process(self.process).create_time() == self.started_s)
+            is_same = psutil.Process(self.process).create_time() == self.started_s
         except psutil.Error:
             return False
+        return not is_this if is_same else None
 
 
 def _machine() -> str:
@@ -85,6 +92,16 @@ def _machine() -> str:
     with contextlib.suppress(OSError):
         return f"{socket.gethostname()} {_BOOT.read_text().strip()} {_PROCESS_IDS.stat().st_ino}"
     return socket.gethostname()
+
+
+@contextlib.contextmanager
+def at_work(session: str) -> Iterator[None]:
+    """Let other threads of this process know that the block works on the session: from before its journal says so."""
+    _AT_WORK.append(session)
+    try:
+        yield
+    finally:
+        _AT_WORK.remove(session)
 
 
 @contextlib.contextmanager
@@ -105,10 +122,8 @@ def giving_signs(session: str, sign: Callable[[], None], signs: Signs) -> Iterat
         ended.set()
         thread.join()
 
-    _AT_WORK.add(session)
     thread.start()
     try:
         yield stop
     finally:
         stop()
-        _AT_WORK.discard(session)
