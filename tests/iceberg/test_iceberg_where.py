@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import json
+from dataclasses import replace
 from decimal import Decimal
 
 import pyarrow as pa
@@ -10,8 +12,11 @@ import pytest
 
 from deltacompact.base.errors import InputError
 from deltacompact.iceberg.marks.finding import Finder
+from deltacompact.iceberg.table.pyiceberg_door import behaviour
+from deltacompact.iceberg.table.pyiceberg_door.where import files_that_may_match
 
 T = "ns.t"
+NO_SPEC = {"spec-id": 0, "fields": []}
 
 
 def table_of(lake):
@@ -65,6 +70,40 @@ def test_only_whole_files_are_rewritten_and_no_row_is_lost(lake):
     assert lake.rows(T) == before
     result = lake.rewrite(T, rewrite_all=True, where="id = 1000")
     assert result.nothing_to_do == "3 files: no rows in them for which `where` is true"
+
+
+def test_bounds_of_dates_that_became_timestamps_are_unknown(lake):
+    """Old manifests have four bytes for them. PyIceberg's own evaluator ends in struct.error."""
+    lake.create(T, pa.schema([("id", pa.int64()), ("day", pa.date32())]))
+    lake.append(T, [{"id": 0, "day": datetime.date(2026, 1, 1)}])
+    before = json.loads(lake.catalog.load_table(T).schema().model_dump_json())
+    columns = [column | ({"type": "timestamp"} if column["name"] == "day" else {}) for column in before["fields"]]
+    after = before | {"schema-id": 1, "fields": columns}
+    lake.upgrade(T, schemas=[before, after], **{"current-schema-id": 1})
+    lake.append(T, [{"id": 10, "day": datetime.datetime(2026, 1, 2)}])
+    for where in ("day > '2026-02-01T00:00:00'", "day is null or day = '1999-01-01T00:00:00'"):
+        assert firsts(lake.prepared(T, rewrite_all=True, where=where).plan()) == [0]
+    assert firsts(lake.prepared(T, rewrite_all=True, where="day > '2026-01-01T00:00:00'").plan()) == [0, 10]
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "bound"),
+    [
+        ("boolean", "true", b""),
+        ("int", "1", b"\0" * 8),
+        ("long", "1", b"\0"),
+        ("double", "1.5", b"\0" * 3),
+        ("date", "'2026-01-01'", b"\0" * 8),
+        ("time", "'10:00:00'", b"\0" * 4),
+        ("timestamp", "'2026-01-01T00:00:00'", b"\0" * 4),
+        ("string", "'a'", b"\xff"),
+    ],
+)
+def test_a_bound_that_does_not_fit_its_column_is_unknown(type_, value, bound):
+    fields = [{"id": number, "name": f"x{number}", "type": type_, "required": False} for number in (7, 8)]
+    schema = {"type": "struct", "schema-id": 0, "fields": fields}
+    may = files_that_may_match(f"x7 > {value}", behaviour._table(schemas=[schema], partition_specs=[NO_SPEC]))
+    assert may(replace(behaviour._file(bound, bound), partition=()))
 
 
 def test_files_of_older_specs_are_chosen_by_their_own_partition(lake):
