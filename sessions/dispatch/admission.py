@@ -4,6 +4,7 @@ enter(run-1/g1)      None: it may start, and it counts as running from now on
 enter(run-1/g2)      memory: it is planned for more memory than is left on this machine
 leave(run-1/g1)      it has ended
 enter(run-1/g2)      None
+postponed()          run-1/g3: memory. Who is not in it asks to enter
 
 wait([… 10,000])     all groups of a job run come together: one decision for all, and not one for each
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 
 from sessions.base.model import Estimate
 from sessions.planning.admission import DispatcherLimits, Postponed, Takes, WaitingGroup, admit, in_order
@@ -44,13 +45,19 @@ class Admission:
         name = group.takes.group
         with self._lock:
             self._wait(group, expected)
-            if self._clock() >= self._decide_again_s:
-                self._decide()
+            self._decide_if_due()
             if name in self._postponed:
                 return self._postponed[name]
             self._running[name] = self._waiting.pop(name).takes
             self._started_s[name] = self._clock()
             return None
+
+    def postponed(self) -> Mapping[str, Postponed]:
+        """Why groups do not start now, by name. The others that wait may start: most ask in vain, and thousands ask
+        many times a second."""
+        with self._lock:
+            self._decide_if_due()
+            return self._postponed
 
     def wait(self, groups: Iterable[tuple[WaitingGroup, Estimate]]) -> None:
         """These groups wait from now on, each with the seconds that it takes once it is launched."""
@@ -108,9 +115,11 @@ class Admission:
             self._waiting[name] = group
             self._decide_again_s = 0.0
 
-    def _decide(self) -> None:
+    def _decide_if_due(self) -> None:
         """Postpone the groups that may not start now. The others start as they ask; all of them fit together."""
         now_s = self._clock()
+        if now_s < self._decide_again_s:
+            return
         found = admit(list(self._waiting.values()), list(self._running.values()), self.limits, now_s)
         self._postponed = {postponed.group: postponed for postponed in found.wait}
         self._decide_again_s = now_s + _DECIDED_FOR_S

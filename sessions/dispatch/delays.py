@@ -26,18 +26,25 @@ class Delays:
     def __init__(self, state: StateStore) -> None:
         self._state = state
         self._left = 0
+        self._told_of: dict[str, tuple[float, Postponed]] = {}
 
     def begin(self) -> None:
         """A new round over all groups begins."""
         self._left = _RECORDED_AT_ONCE
 
     def tell(self, group: HeldGroup, postponed: Postponed) -> None:
-        delay = Delay(postponed.wait, postponed.text, postponed.until_s)
+        told_of = group.waits_since_s, postponed
+        if self._left <= 0 or self._told_of.get(group.name) == told_of:
+            return
         if time.monotonic() - group.waits_since_s < _RECORDED_FROM_S:
             return
-        untold = [session for session in group.unended if session.delay != delay][: self._left]
+        delay = Delay(postponed.wait, postponed.text, postponed.until_s)
+        waiting = [session for session in group.unended if session.delay != delay]
+        untold = waiting[: self._left]
         self._left -= len(untold)
         group.update(each(untold, lambda session: self._told(session, delay)))
+        if len(untold) == len(waiting):
+            self._told_of[group.name] = told_of
 
     def _told(self, session: JobRunSession, delay: Delay) -> JobRunSession:
         try:

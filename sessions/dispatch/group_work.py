@@ -28,7 +28,7 @@ from sessions.dispatch.looks import Looks
 from sessions.dispatch.means import Means
 from sessions.dispatch.retries import Retries
 from sessions.launchers.launcher import GroupSpec, GroupState
-from sessions.planning.admission import Postponed
+from sessions.planning.admission import Postponed, WaitingGroup
 from sessions.planning.reasons import Wait
 from sessions.planning.refine import group_estimate
 from sessions.records.leases import HeldJobRun
@@ -72,11 +72,21 @@ class GroupWork:
             group.wait_for_trouble(self.means.clock())
         return list(groups.values())
 
-    def start(self, group: HeldGroup) -> None:
-        """Launch a group that waits for a place, if it may start now."""
-        if group.waiting is None:
-            return
-        postponed = self.means.admission.enter(group.waiting, group_estimate(group.plans_left))
+    def start(self, groups: Iterable[HeldGroup]) -> None:
+        """Launch those groups that wait for a place and may start now."""
+        why = self.means.admission.postponed()
+        for group in groups:
+            if self.means.stopping.gently.is_set():
+                return
+            if group.waiting is None:
+                continue
+            if (postponed := why.get(group.waiting.takes.group)) is not None:
+                self._postponed(group, postponed)
+            elif group.unended:
+                self._start(group, group.waiting)
+
+    def _start(self, group: HeldGroup, waiting: WaitingGroup) -> None:
+        postponed = self.means.admission.enter(waiting, group_estimate(group.plans_left))
         if postponed is not None:
             self._postponed(group, postponed)
             return

@@ -116,9 +116,7 @@ class JobRunWork:
             self._wait_for_places()
         waiting = [group for group in self._groups if group.launched is None]
         work.follow(group for group in self._groups if group.launched is not None)
-        for group in waiting:
-            if group.unended and not self._means.stopping.gently.is_set():
-                work.start(group)
+        work.start(waiting)
         self._looks.look(self._groups)
 
     def _wait_for_places(self) -> None:
@@ -178,12 +176,15 @@ class JobRunWork:
 
     def _all_wait_for(self) -> Trouble | None:
         """The trouble that ends first, if no group runs and each waits for a while: then the job run is given back."""
-        now_s = self._means.clock()
-        waiting = [group for group in self._groups if group.unended]
-        troubles = [group.trouble for group in waiting if group.trouble is not None]
-        troubles = [trouble for trouble in troubles if left_s(trouble, now_s) > _WORTH_GIVING_BACK_S]
-        if len(troubles) < len(waiting) or any(group.launched for group in waiting):
+        if self._running():
             return None
+        now_s, troubles = self._means.clock(), []
+        for group in self._groups:
+            if group.unended:
+                trouble = group.trouble
+                if trouble is None or left_s(trouble, now_s) <= _WORTH_GIVING_BACK_S:
+                    return None
+                troubles.append(trouble)
         return min(troubles, key=lambda trouble: trouble.again_s, default=None)
 
     def _running(self) -> bool:

@@ -34,8 +34,7 @@ def record_plans(held: HeldJobRun, means: Means, plans: Sequence[SessionPlan]) -
         groups.setdefault(plan.group, []).append(plan)
     sessions = each(plans, lambda plan: _recorded(held, plan))
     names = {group: [session_id(plan.partition) for plan in members] for group, members in groups.items()}
-    for group, of_group in names.items():
-        held.state.put_group(run.id, group, of_group)
+    each(names.items(), lambda named: held.state.put_group(run.id, *named))
     now_s = means.clock()
     expected = JobRunForecast(held, means).at_first(groups, now_s)
     nearest_s, cpus = _promisable_s(run, nearest_sla_s(plans), expected, now_s), cpus_needed(plans)

@@ -17,6 +17,7 @@ from unittest.mock import Mock
 import pyarrow as pa
 import pytest
 import tenacity.nap
+from calls import calls
 from sessions_records import session
 from stores import Crash, InterceptedStore
 
@@ -37,7 +38,7 @@ from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.clock import StoreClock
 from sessions.base.exits import EXIT_AGAIN, EXIT_PASSING, cause_of_exit
-from sessions.base.model import Estimate, JobRun, JobRunSession, JobRunState, SessionState, Trouble
+from sessions.base.model import Delay, Estimate, JobRun, JobRunSession, JobRunState, SessionState, Trouble
 from sessions.base.patience import patiently
 from sessions.base.settings import DispatcherSettings
 from sessions.base.troubles import Cause, RetryPolicy, cause_of
@@ -59,13 +60,13 @@ from sessions.dispatch.open_job_runs import OpenJobRuns
 from sessions.dispatch.planned import record_plans
 from sessions.dispatch.showing import Showing, ShowingPlaces
 from sessions.documents.allow_list import AllowList
-from sessions.documents.instruction import of_values
+from sessions.documents.instruction import of_accepted, of_values
 from sessions.events.due import events_of_job_run, events_of_session
 from sessions.events.event import EventType
 from sessions.launchers.launcher import GroupState, GroupStatus
 from sessions.launchers.launchers import Launchers
 from sessions.overview.overview import delays_of
-from sessions.planning.admission import DispatcherLimits, Postponed
+from sessions.planning.admission import DispatcherLimits, Postponed, Takes, WaitingGroup
 from sessions.planning.learning import RateStore
 from sessions.planning.planner import Planner
 from sessions.planning.prices import offers_here
@@ -888,6 +889,27 @@ def test_the_groups_of_a_job_run_are_decided_together(world, monkeypatch):
     second = Estimate(1.0, 1.0, 1.0)
     answers = [world.means.admission.enter(group.waiting, second) for group in work._groups]
     assert decided == [4] and answers.count(None) == 2
+
+
+def test_a_round_over_groups_that_wait_asks_nothing_of_each(world):
+    """Thousands of waiting groups kept more than half a CPU busy: each one's seconds were added up ten times a second,
+    and each one asked for a place."""
+    world.submit()
+    work = JobRunWork(claim(world.state, world.state.job_run("run-1"), "a", 60.0, 0.0), world.means)
+    work._group_work = work._work_on(of_accepted(DOCUMENT))
+    waits = Delay(Wait.SESSIONS, "as many sessions run as may")
+    for other in ("a", "b"):
+        taken = WaitingGroup(Takes(f"other/{other}"), 1, 1, 0.0)
+        assert world.means.admission.enter(taken, Estimate(1.0, 1.0, 1.0)) is None
+    sessions = [replace(session(f"2024-{day}"), state=SessionState.PLANNED, delay=waits) for day in range(500)]
+    work._groups = [HeldGroup(f"g{number}", {one.id: one}) for number, one in enumerate(sessions)]
+    work._round(work._group_work)
+    for group in work._groups:
+        group.waits_since_s -= 60.0
+    work._round(work._group_work)
+    assert calls(lambda: work._round(work._group_work)) < 10 * len(work._groups)
+    assert calls(work._all_wait_for) < 2 * len(work._groups)
+    assert not world.launches and world.means.admission.waiting == len(work._groups)
 
 
 def test_a_job_run_that_is_reopened_while_another_dispatcher_closes_it_keeps_its_mark():
