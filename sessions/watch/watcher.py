@@ -38,7 +38,7 @@ from sessions.metrics.tables import TableSizes, TablesSeen, total
 from sessions.queues.queue import Queue
 from sessions.records.decisions import KEPT_AGAIN_S, keep_again, keep_decisions
 from sessions.records.state_store import StateStore
-from sessions.watch.evaluate import Decision, TriggerAction, TriggerHistory, evaluate
+from sessions.watch.evaluate import Decision, TriggerAction, TriggerHistory, TriggerReason, evaluate
 from sessions.watch.orphans import OrphanCounts, orphan_bytes
 from sessions.watch.policy import Policies, Policy
 from sessions.watch.statistics import Statistics, branch_statistics, statistics_of
@@ -49,6 +49,8 @@ if TYPE_CHECKING:  # importing PyIceberg takes a second
 
 _LOG = logging.getLogger("sessions")
 _HEAR_EVERY_S = 3600.0
+_TEXTS_AGAIN_S = 300.0
+"""Texts of decisions tell seconds and counts that differ in each look. They are written again after this time."""
 _SENT_AGAIN_AFTER_S = 3600.0
 """If no dispatcher has accepted a document after so long, it is sent again."""
 
@@ -62,6 +64,11 @@ class Decided:
     policy: str
     decision: Decision
     job_run_id: str | None = None
+
+    @property
+    def outcome(self) -> tuple[TriggerAction, TriggerReason, str | None]:
+        """What was decided, without its text."""
+        return self.decision.action, self.decision.reason, self.job_run_id
 
     def document(self) -> dict[str, Any]:
         return {
@@ -194,7 +201,7 @@ class _WatchedTable:
         self._submissions = Submissions(self._state.store, named, self._state.unreadable)
         self._ended: dict[str, Ended] = {}
         self._sent_s: dict[str, float] = {}
-        self._kept: dict[tuple[str, str], Decision] = {}
+        self._kept: dict[tuple[str, str], Decided] = {}  # as they were last written
         self._decided_s = self._kept_s = 0.0
 
     def look(self) -> list[Decided]:
@@ -347,21 +354,25 @@ class _WatchedTable:
     # Keep
 
     def _keep(self, decided: list[Decided]) -> None:
-        """Write all decisions with their reasons, and log those that changed."""
-        kept = {(verdict.policy, session_id(verdict.partition)): verdict.decision for verdict in decided}
-        for verdict in decided:
-            before = self._kept.get((verdict.policy, session_id(verdict.partition)))
-            if before is None or (before.action, before.reason) != (verdict.decision.action, verdict.decision.reason):
+        """Write all decisions with their reasons where one is another, and now and then for their texts. Log those that
+        changed."""
+        now = {(verdict.policy, session_id(verdict.partition)): verdict for verdict in decided}
+        for key, verdict in now.items():
+            before = self._kept.get(key)
+            if before is None or before.outcome[:2] != verdict.outcome[:2]:
                 said = verdict.decision
                 _LOG.info("%s %s by %s: %s, %s", self.name, verdict.partition, verdict.policy, said.action, said.text)
         now_s = self._watcher.clock()
-        if kept != self._kept:
+        is_new = {key: verdict.outcome for key, verdict in now.items()} != {
+            key: verdict.outcome for key, verdict in self._kept.items()
+        }
+        if is_new:
             self._decided_s = now_s
-        if kept != self._kept or (kept and abs(now_s - self._kept_s) > KEPT_AGAIN_S):
+        again_s = KEPT_AGAIN_S if now == self._kept else _TEXTS_AGAIN_S
+        if is_new or (now and abs(now_s - self._kept_s) > again_s):
             documents = [verdict.document() for verdict in decided]
             keep_decisions(self._state.store, self._submissions.digest, self._decided_s, documents)
-            self._kept_s = now_s
-        self._kept = kept
+            self._kept, self._kept_s = now, now_s
 
     def stay(self) -> None:
         """Somebody watches this table, although it could not be read: what it remembers must not expire."""

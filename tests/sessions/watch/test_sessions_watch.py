@@ -441,6 +441,34 @@ def test_partitions_that_are_due_go_out_in_one_document_and_come_back_when_there
     )
 
 
+def test_decisions_are_written_where_one_changed_and_their_texts_now_and_then(place):
+    """Each look wrote the decisions of a whole table anew: "submitted 61 s ago" was another text than the last."""
+    store = CountingStore(MemoryStore())
+
+    def written() -> int:
+        puts = sum(kind == "put" and path.startswith("watch-decisions/") for kind, path in store.requests)
+        store.reset()
+        return puts
+
+    place.state = StateStore(store)
+    place.append("1")
+    watcher = place.watcher(cooldown=HOUR_S)
+    watcher.look()
+    (document,) = place.received()
+    place.end(document)
+    place.append("1")
+    assert written() == 1 and reasons(watcher.look()) == {"1": "cooling_down"} and written() == 1
+    for _ in range(9):
+        place.now_s += 60
+        watcher.look()
+    assert written() == 1
+    (kept,) = DecisionsReader(store).read()
+    assert kept.text.startswith("submitted 360 s ago") and kept.at_s == NOW_S
+    place.append("2", times=1)
+    watcher.look()
+    assert written() == 1 and {each.text for each in DecisionsReader(store).read()} > {"1 delta, 3 wanted"}
+
+
 def test_a_watcher_that_starts_again_sends_the_same_job_run_and_no_other(place):
     place.append()
     place.watcher().look()
