@@ -151,7 +151,7 @@ def test_every_command_is_one_of_ours(tmp_path, monkeypatch):
     )
     settings |= {"NAMESPACE": "deltacompact"}
     names = {name for name, _ in pods(rendered("base"))}
-    assert names == {f"deltacompact-{what}" for what in ("dispatcher", "watcher", "maintain", "expire")}
+    assert names == {f"deltacompact-{what}" for what in ("dispatcher", "watcher", "vacuum", "maintain", "expire")}
     for _, spec in pods(rendered("base")):
         (container,) = spec["containers"]
         for key, value in settings.items():
