@@ -8,11 +8,14 @@
 
 `changes` says where the feed begins, as --from does, "all" before the first row. A micro-batch is the net change
 between two positions, which Spark keeps in its checkpoint: one that Spark runs again is the same. A position of streams
-has the id of the table's creation: in a table that was dropped and created again it would mean other rows.
+has the id of the table's creation: in a table that was dropped and created again it would mean other rows. A position
+of a branch has the id of the table's schema: a query has the names of columns from when it began, and rows of a column
+that was renamed since would be null.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -32,8 +35,17 @@ from deltacompact.change_feed.request import ChangesRequest
 from deltacompact.change_feed.stream_bookmarks import Positions, parsed_positions, positions_as_json, positions_at
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.spark import arrow_types
-from deltacompact.spark.options import CHANGE_OPTIONS, catalog_of, check_options, flag, parse_partition
+from deltacompact.spark.options import (
+    BRANCH_CHANGE_OPTIONS,
+    STREAM_CHANGE_OPTIONS,
+    catalog_of,
+    check_options,
+    flag,
+    parse_partition,
+)
 from deltacompact.spark.reading import to_type
+
+_log = logging.getLogger(__name__)
 
 ALL = "all"
 """What `changes` says for the feed that begins with all rows."""
@@ -117,21 +129,25 @@ class FedBranch:
     asked: ChangesRequest
 
     def schema(self) -> pa.Schema:
-        return self._feed(self.position(None), None).schema
+        return self._feed(self._table, self.position(None), None).schema
 
     def position(self, as_of: str | None, known: Position = None) -> Position:
         metadata = self._table.metadata
         found = metadata.branch(self._branch) if as_of is None else begin_of_branch(metadata, as_of, self._branch)
-        return found.snapshot_id if found else None
+        return {"snapshot": found.snapshot_id if found else None, "schema": metadata.schema_id}
 
     def slices(self, begin: Position, end: Position) -> list[FeedSlice]:
-        return [] if begin == end else [FeedSlice(begin, end)]
+        """Raises InputError where columns have other names than they had at either position."""
+        _refuse_renamed(self._table, begin, end)
+        return [] if _snapshot(begin) == _snapshot(end) else [FeedSlice(begin, end)]
 
     def read(self, piece: FeedSlice) -> pa.RecordBatchReader:
-        return self._feed(piece.begin, piece.end)
+        table = self._table
+        _refuse_renamed(table, piece.begin, piece.end)
+        return self._feed(table, piece.begin, piece.end)
 
-    def _feed(self, begin: Position, end: Position) -> pa.RecordBatchReader:
-        return branch_changes(self._table, self._branch, begin, end, self.asked)
+    def _feed(self, table: IcebergTable, begin: Position, end: Position) -> pa.RecordBatchReader:
+        return branch_changes(table, self._branch, _snapshot(begin), _snapshot(end), self.asked)
 
     @property
     def _table(self) -> IcebergTable:
@@ -142,14 +158,32 @@ class FedBranch:
         return self.options.get("branch", "main")
 
 
+def _snapshot(position: Position) -> int | None:
+    """The snapshot of a branch's position. Checkpoints of earlier releases have it alone."""
+    found: int | None = position["snapshot"] if isinstance(position, dict) else position
+    return found
+
+
+def _refuse_renamed(table: IcebergTable, *positions: Position) -> None:
+    for position in positions:
+        for was, name in table.renamed(position["schema"]) if isinstance(position, dict) else ():
+            how = "was made anew, or got a default, after" if was == name else f"was {was!r} at"
+            raise InputError(
+                f"column {name!r} of {table.metadata.table_id!r} {how} the position in the checkpoint: begin another "
+                "stream, with a new checkpoint"
+            )
+
+
 def fed(options: Mapping[str, str]) -> Fed:
-    """The table of these options. Raises InputError for an option that the feed does not have."""
-    check_options(options, CHANGE_OPTIONS)
+    """The table of these options. Raises InputError for an option that the feed of this kind of table does not have."""
+    of_branch = is_iceberg(options.get("catalog"))
+    heard = BRANCH_CHANGE_OPTIONS if of_branch else STREAM_CHANGE_OPTIONS
+    check_options(options, heard)
     if "changes" not in options:
         raise InputError("a stream gives changes: say where they begin with option 'changes', such as 'all'")
     asked = ChangesRequest(per_commit=flag(options, "per_commit"), before=flag(options, "before"))
-    known = {name: options[name] for name in CHANGE_OPTIONS if name in options}
-    return FedBranch(known, asked) if is_iceberg(options.get("catalog")) else FedStreams(known, asked)
+    known = {name: options[name] for name in heard if name in options}
+    return FedBranch(known, asked) if of_branch else FedStreams(known, asked)
 
 
 def begin_of(table: Fed, options: Mapping[str, str]) -> Position:
@@ -166,7 +200,10 @@ def feed_schema(options: Mapping[str, str]) -> StructType:
 def _rows(table: Fed, piece: InputPartition | None, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     if not isinstance(piece, FeedSlice):  # Spark's word for: there is no partition
         return
-    for batch in table.read(piece):
+    reader = table.read(piece)
+    if new := [name for name in reader.schema.names if name not in schema.names]:
+        _log.warning("the feed has columns that this query lacks, begin it again to have them: %s", ", ".join(new))
+    for batch in reader:
         rows = pa.Table.from_batches([batch])
         names = frozenset(rows.column_names)
         columns = [
@@ -198,6 +235,8 @@ class ChangeStream(DataSourceStreamReader):
     """Batch after batch. Spark's checkpoint has the positions."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        if "to" in options:
+            raise InputError("option 'to' is for spark.read: a stream has no end")
         self._table = fed(options)
         self._options = dict(options)
         self._schema = to_arrow_schema(schema)

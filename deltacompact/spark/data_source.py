@@ -10,7 +10,8 @@ at all. A failed job leaves its files to vacuum, because one of its partitions m
 
 A streaming batch that Spark runs again has the token of its first run, so it counts once. The token is the option
 `token`, or else the checkpoint's query id, with the batch id. The path of the checkpoint would not do: a new checkpoint
-at an old path begins again with batch 0, which would count as known and be dropped.
+at an old path begins again with batch 0, which would count as known and be dropped. With the option, such a batch is
+refused, once a later one is known.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.model import Token
 from deltacompact.spark.options import STREAM_OPTIONS, WriteTarget, write_target
 from deltacompact.spark.reading import LiveRows, table_schema
-from deltacompact.spark.writing import WrittenFiles, commit_written, write_rows
+from deltacompact.spark.writing import WrittenFiles, commit_written, refuse_older_batch, write_rows
 
 
 class DeltaCompactSource(DataSource):
@@ -106,4 +107,7 @@ class MicroBatchWriter(DataSourceStreamArrowWriter):
         producer = option or next(iter(query_ids), self._checkpoint)
         if producer is None:
             raise InputError("the stream has no identity: give option 'token' or 'checkpointLocation'")
-        commit_written(self._target, messages, Token.of((producer, batchId)))
+        token = Token.of((producer, batchId))
+        assert token is not None
+        refuse_older_batch(self._target, messages, token)
+        commit_written(self._target, messages, token)

@@ -27,7 +27,10 @@ from deltacompact.delta_streams.appending.positions import checked_position
 from deltacompact.delta_streams.appending.stream_fit import StreamFit
 
 READ_OPTIONS = ("catalog", "table", "partition")
-CHANGE_OPTIONS = (*READ_OPTIONS, "branch", "changes", "to", "per_commit", "before")
+_CHANGE_OPTIONS = ("changes", "to", "per_commit", "before")
+STREAM_CHANGE_OPTIONS = (*READ_OPTIONS, *_CHANGE_OPTIONS)
+BRANCH_CHANGE_OPTIONS = ("catalog", "table", "branch", *_CHANGE_OPTIONS)
+"""The first of delta streams, the others of Iceberg tables."""
 WRITE_OPTIONS = (
     *READ_OPTIONS,
     "operation",

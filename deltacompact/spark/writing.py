@@ -27,9 +27,10 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from deltacompact.base import compute as pc
+from deltacompact.base.errors import InputError
 from deltacompact.base.model import DataFile, FarValues, OperationType, Partition, Token
 from deltacompact.base.numbers import UNNUMBERED
-from deltacompact.base.partitions import done_for_each
+from deltacompact.base.partitions import done_for_each, side_by_side
 from deltacompact.change_events.events import Events, Origin, all_places
 from deltacompact.change_events.operations import Operations
 from deltacompact.change_events.partitions import by_partition
@@ -112,6 +113,27 @@ def commit_written(target: WriteTarget, messages: Iterable[WrittenFiles | None],
     if errors:
         partition, error = errors[0]
         raise of_partition(partition, error, len(done), len(by_partition), token) from error
+
+
+def refuse_older_batch(target: WriteTarget, messages: Iterable[WrittenFiles | None], token: Token) -> None:
+    """Raise InputError if a partition knows a later batch of the stream: this one would count as known, and be dropped.
+
+    Spark runs only its last batch again, so the numbers are those of two checkpoints.
+    """
+    assert token.sequence is not None
+    later = replace(token, sequence=token.sequence + 1)
+    places = {partition for message in messages if message for partition, _, _ in message.files}
+
+    def look(partition: Partition) -> None:
+        log = target.catalog.log(target.table.table_id, partition)
+        known = log.recent().known(later) if log.exists() else None
+        if known is not None:
+            raise InputError(
+                f"table {target.table.table_id!r}, partition {partition}: token {token} comes after sequence "
+                f"{known.sequence}, of another checkpoint: give another token"
+            )
+
+    side_by_side(sorted(places, key=str), look, target.catalog.at_once)
 
 
 def _routed(target: WriteTarget, table: pa.Table) -> Iterator[tuple[Kind, pa.Table]]:

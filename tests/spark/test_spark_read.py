@@ -10,13 +10,15 @@ import pyarrow as pa
 import pytest
 from iceberg_fixtures import lake, silence_is_short  # noqa: F401  (fixtures)
 from publications import configure
+from pyiceberg.types import LongType
 from pyspark.errors import PySparkException
+from pyspark.sql.types import StructType
 from spark_fixtures import compact, sorted_rows
 
 from deltacompact.base.errors import InputError, SchemaError
 from deltacompact.base.model import ContentType, DataFile, Partition
 from deltacompact.spark import arrow_types, reading
-from deltacompact.spark.changes import fed
+from deltacompact.spark.changes import ChangeStream, _rows, fed
 from deltacompact.spark.iceberg import added_up
 from deltacompact.spark.producer import orders, produce
 from deltacompact.spark.session import spark_session
@@ -217,6 +219,76 @@ def test_changes_in_batches_and_as_a_stream(spark, catalog, lake, monkeypatch, t
     for name in places:
         follow(name)
     assert found == {"streams": whole + news, "branch": [whole[1], news[1]]}
+
+
+def test_a_stream_of_a_branch_refuses_columns_that_were_renamed(lake, monkeypatch):
+    """Its rows came with null under the old name; after two columns had swapped names, with the other one's values."""
+    configure(lake, monkeypatch)
+    lake.create("ns.t", pa.schema([("id", pa.int64()), ("a", pa.int64()), ("b", pa.int64())]))
+    lake.append("ns.t", [{"id": 1, "a": 1, "b": 2}])
+    branch = fed({"catalog": f"iceberg://{lake.name}", "table": "ns.t", "changes": "all"})
+    schema = branch.schema()
+    first = branch.position(None)
+    of_an_earlier_release = first["snapshot"]
+    with lake.catalog.load_table("ns.t").update_schema() as change:
+        change.add_column("c", LongType())
+    lake.append("ns.t", [{"id": 2, "a": 3, "b": 4, "c": 5}])
+    second = branch.position(None)
+    for begin in (first, of_an_earlier_release):
+        (piece,) = branch.slices(begin, second)
+        (rows,) = _rows(branch, piece, schema)
+        assert rows.select(["id", "a", "b"]).to_pylist() == [{"id": 2, "a": 3, "b": 4}]
+    for was, name in (("a", "x"), ("b", "a"), ("x", "b")):
+        with lake.catalog.load_table("ns.t").update_schema() as change:
+            change.rename_column(was, name)
+    third = branch.position(None)
+    for begin, end in ((first, second), (second, third), (None, second)):
+        with pytest.raises(InputError, match=r"column '[ab]' of 'ns.t' was '[ab]' at the position in the checkpoint: "):
+            branch.slices(begin, end)
+    with pytest.raises(InputError, match="begin another stream, with a new checkpoint"):
+        branch.read(piece)
+    assert branch.slices(third, branch.position(None)) == []
+
+
+def test_columns_that_a_running_query_lacks_are_told(catalog, caplog):
+    table = catalog.create_table("t", primary_keys=["id"])
+    table.append(pa.table({"id": [1]}))
+    streams = fed({"catalog": catalog.uri, "table": "t", "changes": "all"})
+    schema, begin = streams.schema(), streams.position(None)
+    table.append(pa.table({"id": [2], "v": ["a"]}))
+    (piece,) = streams.slices(begin, streams.position(None, begin))
+    (rows,) = _rows(streams, piece, schema)
+    assert rows["id"].to_pylist() == [2]
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said == "the feed has columns that this query lacks, begin it again to have them: v"
+
+
+def test_an_option_that_would_not_be_heard_is_refused(catalog, lake, monkeypatch):
+    """The whole table came for a partition, and a stream went on beyond its end."""
+    configure(lake, monkeypatch)
+    begin = {"table": "t", "changes": "all"}
+    for catalog_uri, option, value in (
+        (f"iceberg://{lake.name}", "partition", "day=mon"),
+        (catalog.uri, "branch", "other"),
+    ):
+        with pytest.raises(InputError, match=f"unknown option '{option}'"):
+            fed({"catalog": catalog_uri, option: value, **begin})
+    with pytest.raises(InputError, match=r"option 'to' is for spark.read: a stream has no end"):
+        ChangeStream({"catalog": catalog.uri, "to": "3", **begin}, StructType())
+
+
+def test_a_version_in_spark_is_that_of_the_partition_that_is_named(catalog):
+    table = catalog.create_table("t", partition_keys=["day"], primary_keys=["id"])
+    for number, day in enumerate(("mon", "mon", "mon", "tue")):
+        table.append(pa.table({"id": [number]}), {"day": day})
+        if number < 2:
+            compact(catalog, "t")
+    options = {"catalog": catalog.uri, "table": "t", "changes": "1"}
+    one = fed({**options, "partition": "day=mon"})
+    (piece,) = one.slices(one.position("1"), one.position(None))
+    assert one.read(piece).read_all()["id"].to_pylist() == [2]
+    with pytest.raises(InputError, match="version '1': each partition has its own versions, name a partition or"):
+        fed(options).position("1")
 
 
 def test_a_stream_asks_for_what_moved_alone_and_refuses_another_table_of_the_name(catalog):

@@ -16,6 +16,7 @@ import deltacompact
 from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.base.model import OperationType, Partition, Token
 from deltacompact.spark import writing
+from deltacompact.spark.data_source import MicroBatchWriter
 from deltacompact.spark.options import parse_partition, write_target
 from deltacompact.spark.session import check_java, spark_session
 
@@ -291,6 +292,29 @@ def test_the_token_option_goes_on_across_checkpoints(catalog, stream):
     assert deltas(catalog, "t", day="mon") == [("upsert", 1)]
     partition = catalog.partition("t", {"day": "mon"})
     assert catalog.state("t", partition).commits[0].token == Token("orders-feed", 0)
+
+
+def test_batches_of_a_new_checkpoint_are_not_taken_for_those_of_the_old_one(catalog):
+    """All up to the old number were dropped, with a line in the log."""
+    catalog.create_table("t", partition_keys=["p"], primary_keys=["id"])
+    target = write_target({"catalog": catalog.uri, "table": "t", "token": "feed"}, ["id", "p"], False)
+
+    def put(number, key, *days):
+        rows = pa.record_batch({"id": [key] * len(days), "p": list(days)})
+        MicroBatchWriter(target, "checkpoint").commit([writing.write_rows(target, [rows]), None], number)
+
+    for number in range(3):
+        put(number, number, "mon")
+        if number == 1:
+            catalog.table("t").compact(settings=deltacompact.Settings(executor="local", local_threads=1))
+    put(2, 2, "mon", "tue")  # once more, and the rest of it
+    for number in range(2):
+        with pytest.raises(InputError, match=f"'feed' sequence {number} comes after .* give another token"):
+            put(number, 7, "mon", "wed")
+    assert sorted((row["p"], row["id"]) for row in catalog.read("t").to_pylist()) == [
+        *(("mon", number) for number in range(3)),
+        ("tue", 2),
+    ]
 
 
 def test_a_batch_of_a_stream_that_release_0_1_committed_is_not_committed_again(catalog, stream):
