@@ -39,6 +39,8 @@ logger = logging.getLogger("sessions")
 
 _DELIVER_EVERY_S = 2.0
 _BACKOFF_FIRST_S, _BACKOFF_MOST_S = 1.0, 300.0
+_DOUBLED_MAX = 16
+"""After so many doublings a wait is the longest. A thousand of them overflow a float."""
 _LOOK_S = 30.0
 """How often a job run is read whose events do not show that it has ended, and how often its events are listed."""
 _STRAYS_EVERY_S = 300.0
@@ -243,7 +245,8 @@ class Courier:
             return
         delivery.failures += 1
         delivery.listed_s = 0.0
-        longest_s = min(_BACKOFF_MOST_S, _BACKOFF_FIRST_S * 2**delivery.failures)
+        doubled = min(delivery.failures, _DOUBLED_MAX)
+        longest_s = min(_BACKOFF_MOST_S, _BACKOFF_FIRST_S * 2**doubled)
         delivery.not_before_s = now_s + random.uniform(_BACKOFF_FIRST_S, longest_s)
         logger.warning("events of job run %s were not sent: %s", job_run_id, one_line(error))
 

@@ -387,6 +387,17 @@ def test_what_a_dispatcher_that_died_left_is_delivered_some_minutes_later(topic)
     assert len(received()) == len(TOLD)
 
 
+def test_a_job_run_that_fails_a_thousand_times_holds_nobody_up():
+    """After two days of failures the next wait overflowed, and no event of any job run went out any more."""
+    store, clock = MemoryStore(), [NOW_S]
+    observed(store).accept(ACCEPTED)
+    courier = Courier(StateStore(store), "no arn", clock=lambda: clock[0])
+    for _ in range(1100):
+        courier.deliver()
+        clock[0] += 301
+    assert Outbox(store).expected() == ["run-1"]
+
+
 def test_what_no_topic_takes_stays_in_the_record_a_day_after_the_end():
     store, clock = MemoryStore(), [NOW_S + 500]
     live_through(observed(store))
