@@ -37,7 +37,7 @@ def lived(catalog: DeltaStreamCatalog, table_id: str = "t") -> None:
         table.append(pa.table({"id": [value], "v": [value]}), {"day": "a"})
         table.append(pa.table({"id": [value + 9]}), {"day": "b"}, operation="delete")
     table.compact(settings=LOCAL)
-    table.changes("0", bookmark="mirror").read_all()
+    table.changes("1970-01-01", bookmark="mirror").read_all()
     deltacompact.retract_file(catalog, table_id, catalog.state(table_id, last).compacted.files[0].path, last)
     table.vacuum(age_min_s=0, force=True)
 
@@ -375,7 +375,7 @@ def test_a_drop_of_which_the_store_deletes_a_part_is_repeated(kept: str) -> None
     table = DeltaStreamCatalog(store).create_table("t", ["day"])
     table.append(pa.table({"id": [1]}), {"day": "a"})
     table.compact(primary_keys=["id"], settings=LOCAL)
-    table.changes("0", bookmark="mirror").read_all()
+    table.changes("1970-01-01", bookmark="mirror").read_all()
     with pytest.raises(StoreError):
         DeltaStreamCatalog(store).drop_table("t")
     with pytest.raises(ConflictError):
