@@ -46,7 +46,7 @@ from deltacompact.reading.selection import named_columns
 from deltacompact.reading.skipping import Skipping, known_of
 from deltacompact.storage.fetched_file import ReadAhead
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import files, schemas
+from deltacompact.tabular import files, partition_texts, schemas
 
 _ANEW = (
     "take all rows anew: the net change from 1970-01-01, by a new bookmark, and into an empty mirror. A feed that is "
@@ -91,6 +91,7 @@ class StreamFileRows:
                 try:
                     aligned = schemas.align(table, columns, self.partition, self.path)
                 except SchemaError as error:
+                    partition_texts.check_fit(self.partition, columns)  # else no version is to blame
                     raise SchemaError(f"{error}; other versions of this feed have that type: {_ANEW}") from error
                 yield numbers, aligned
 

@@ -38,6 +38,13 @@ def is_nan(value: pa.Scalar) -> bool:
     return bool(pa.types.is_floating(value.type) and value.is_valid and value.as_py() != value.as_py())
 
 
+def check_fit(partition: Partition, columns: pa.Schema) -> None:
+    """Raises SchemaError if a value of the partition does not fit the column of its name."""
+    for name, text in partition.values:
+        if name in columns.names:
+            partition_scalar(text, columns.field(name))
+
+
 def check_partition_values(table: pa.Table, partition: Partition, path: str) -> None:
     """Raises SchemaError if a row has another value in a partition column than the partition, or NaN."""
     for name, text in partition.values:

@@ -53,7 +53,7 @@ def union(files: Iterable[DataFile], base: pa.Schema | None = None) -> pa.Schema
         if name not in promised or not pa.types.is_null(columns.get(name, pa.null())):
             fields.append(pa.field(name, columns[name]))
         else:
-            fields.append(pa.field(name, promised[name], metadata=_NO_ROWS))
+            fields.append(promised_field(name, promised[name]))
     return pa.schema(fields)
 
 
@@ -74,6 +74,11 @@ def with_types(known: pa.Schema | None, found: pa.Schema, inexact: Collection[st
         elif not (field.name in inexact and pa.types.is_floating(field.type)):
             types[field.name] = field.type
     return pa.schema(list(types.items()))
+
+
+def promised_field(name: str, type_: pa.DataType) -> pa.Field:
+    """A column whose type may still change."""
+    return pa.field(name, type_, metadata=_NO_ROWS)
 
 
 def is_promised(field: pa.Field) -> bool:

@@ -47,7 +47,7 @@ def lake(folder, kinds, unchecked=False, existing=False):
         orders.append(pa.table({"id": [0]}), {"day": number})
     with pytest.MonkeyPatch.context() as patch:
         if unchecked:
-            patch.setattr(OtherPartitions, "check_fit", lambda self, files: None)
+            patch.setattr(OtherPartitions, "check_fit", lambda *_, **__: None)
         for number, kind in enumerate(kinds):
             try:
                 deltacompact.open_catalog(str(folder)).append("orders", rows(kind), {"day": number})
@@ -125,6 +125,55 @@ def test_the_last_step_is_refused_and_the_table_is_read(tmp_path, steps, by_one_
     assert orders.read().num_rows == len({day for _, day in given[:-1]})
 
 
+DAYS = {"7": [7], "8": [8], "x": ["x"], "2026-11-27": [datetime.date(2026, 11, 27)], "true": [True]}
+
+
+@given(st.permutations(sorted(DAYS)), st.sets(st.sampled_from(sorted(DAYS))), st.booleans(), st.booleans())
+def test_a_partition_whose_value_does_not_fit_the_column_of_others_is_refused(days, in_files, by_one_process, deleted):
+    """It was taken, and nobody could read the table as a whole: the rows of a file without the column get the value."""
+    store, taken = MemoryStore(), list[str]()
+    one = deltacompact.DeltaStreamCatalog(store)
+    one.create_table("orders", ["day"], ["id"])
+    for day in days:
+        orders = (one if by_one_process else deltacompact.DeltaStreamCatalog(store)).table("orders")
+        if deleted:
+            orders.append(pa.table({"id": [0]}), {"day": day}, operation="delete")
+        try:
+            orders.append(pa.table({"id": [1], **({"day": DAYS[day]} if day in in_files else {})}), {"day": day})
+            taken.append(day)
+        except SchemaError as error:
+            assert taken
+            assert f"{error}".count("so the table could not be read as a whole") == 1
+        assert orders.read().num_rows == len(taken)
+
+
+def test_a_refused_partition_value_is_named_and_begins_nothing(catalog):
+    orders = catalog.create_table("orders", ["day"], ["id"])
+    orders.append(pa.table({"id": [1], "day": [1]}), {"day": "1"})
+    before = {stat.path for stat in catalog.store.list("")}
+    with pytest.raises(SchemaError, match="value 'x' does not fit int64, the type of column 'day' in partition day=1"):
+        orders.append(pa.table({"id": [1]}), {"day": "x"})
+    assert {stat.path for stat in catalog.store.list("")} == before
+    others = catalog.create_table("others", ["day"], ["id"])
+    others.append(pa.table({"id": [1]}), {"day": "x"})
+    with pytest.raises(SchemaError, match="value 'x' does not fit int64, the type of column 'day' here, so the table"):
+        others.append(pa.table({"id": [1], "day": [1]}), {"day": "1"})
+
+
+def test_partition_values_of_a_table_that_is_mixed_already_are_taken(tmp_path):
+    """Each of its partitions can be read alone."""
+    orders, _ = lake(tmp_path, ["long"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OtherPartitions, "check_fit", lambda *_, **__: None)
+        orders.append(pa.table({"id": [1], "v": [1], "day": [7]}), {"day": "7"})
+        orders.append(pa.table({"id": [1], "v": [1]}), {"day": "x"})
+    orders.append(pa.table({"id": [1], "v": [1]}), {"day": "y"})
+    orders.append(pa.table({"id": [1], "v": [1], "day": [8]}), {"day": "8"})
+    orders.append(pa.table({"id": [1], "w": [1]}), {"day": "x"})
+    with pytest.raises(SchemaError, match=r"^partition value '.' does not fit int64, the type of column 'day'$"):
+        orders.changes().read_all()  # to take all rows anew would not help
+
+
 def test_an_append_without_new_columns_asks_for_no_other_partition():
     store = CountingStore(MemoryStore())
     orders = deltacompact.DeltaStreamCatalog(store).create_table("orders", ["day"], ["id"])
@@ -195,8 +244,9 @@ def test_a_table_that_was_created_anew_has_other_types(catalog):
     assert other.read("orders")["v"].to_pylist() == ["x", "x"]
 
 
-@pytest.mark.parametrize("partitions", [["z"], []])
-def test_an_append_to_many_new_partitions_asks_for_others_once(partitions):
+@pytest.mark.parametrize("partitions", [["z"], ["7"], []])
+@pytest.mark.parametrize("in_files", [True, False])
+def test_an_append_to_many_new_partitions_asks_for_others_once(partitions, in_files):
     def listings(new):
         store = CountingStore(MemoryStore())
         orders = deltacompact.DeltaStreamCatalog(store).create_table("orders", ["day"], ["id"])
@@ -206,7 +256,11 @@ def test_an_append_to_many_new_partitions_asks_for_others_once(partitions):
         frame = pa.table({"id": range(new), "v": range(new), "day": [str(day) for day in range(new)]})
         catalog = deltacompact.DeltaStreamCatalog(store)
         catalog.at_once = 1  # those that are checked at the same time do not wait for each other's answer
-        catalog.append("orders", frame)
+        if in_files:
+            catalog.append("orders", frame)
+        else:
+            for day in range(new):
+                catalog.append("orders", rows("long"), {"day": day})
         return store.requests.count(("list", "orders/partitions/"))
 
     assert listings(5) == listings(1) > 0

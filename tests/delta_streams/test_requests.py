@@ -241,7 +241,7 @@ OPERATIONS = [
         "append to a new partition (reads another)",
         18,
         many(1),
-        lambda lake: lake.append(lake.fresh(), {"p": "new"}),
+        lambda lake: lake.append(lake.fresh(), {"p": "1000"}),
     ),
     Operation("open a stream to read", 4, LENGTHS, lambda lake: lake.fresh().state("t", lake.partition())),
     Operation("open a stream to compact", 4, LENGTHS, lambda lake: lake.fresh().state("t", lake.partition(), True)),

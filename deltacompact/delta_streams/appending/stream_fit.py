@@ -115,7 +115,7 @@ class StreamFit:
             return
         self.new_columns(deltas, None, mode)
         if self._partition.names:
-            self.others.check_fit(_upserts(deltas))
+            self.others.check_fit(_upserts(deltas), begins=True)
             self.others.check_spelling()
 
     def adding(self, deltas: Deltas, state: StreamState | None) -> list[DataFile]:
@@ -146,7 +146,7 @@ class StreamFit:
             known = after
         if more := adding_to(columns, _upserts(deltas)):
             if state is not None and self._partition.names:
-                self.others.check_fit(more)
+                self.others.check_fit(more, begins=not len(columns))
             self.check_published(more, columns)
         return {OperationType.UPSERT: tuple(dict.fromkeys(new))}
 
