@@ -119,6 +119,10 @@ class PublishedTable(Protocol):
     def columns(self) -> pa.Schema | None:
         """The table's columns. None: it does not exist. Raises InputError for a table that cannot be ours."""
 
+    @property
+    def shows_nothing(self) -> bool:
+        """Whether it has no commit yet: it is new, or somebody dropped it."""
+
     def prepare(self, columns: pa.Schema, stored: Iterable[pa.Schema]) -> None:
         """Give the table all these columns, at the latest with the next commit. `stored`: as files have them."""
 

@@ -65,7 +65,9 @@ class PublicationResult:
     def __repr__(self) -> str:
         """The line that `publish` prints."""
         if self.error is not None:
-            return f"{self.target} does not show it yet, the next run will: {one_line(self.error)}"
+            # What is wrong with the request stays so: the error says what to do.
+            when = "" if isinstance(self.error, InputError) else " yet, the next run will"
+            return f"{self.target} does not show it{when}: {one_line(self.error)}"
         left_out = f"; {counted(self.deltas_left_out, 'delta')} not compacted yet" if self.deltas_left_out else ""
         if self.snapshot is None:
             return f"{self.target}: nothing to change{left_out}"
@@ -161,6 +163,8 @@ class _Publishing:
 
     def _run(self, declare: bool) -> PublicationResult:
         table = self._target.open(self._source(declare))
+        if table.shows_nothing:  # somebody may have dropped it: then the other partitions are missing, too
+            self._partitions = self._catalog.partitions(self._table_id)
         streams, errors = self._streams()
         if declare and errors:
             raise errors[0][1]
@@ -177,6 +181,9 @@ class _Publishing:
                 raise SchemaError(f"{error}: stop the publication, drop that table, and publish again") from None
         columns = partition_texts.with_partition_keys(columns, self._keys)
         check_partition_keys(columns, self._keys)
+        errors += self._unfit(streams, columns)
+        if declare and errors:
+            raise errors[0][1]
         if existing is not None or any(stream.state.compacted for stream in streams):
             compacted = (stream.state.compacted for stream in streams)
             table.prepare(columns, (file.schema for version in compacted if version for file in version.files))
@@ -229,7 +236,7 @@ class _Publishing:
             return None
         if state.compacted is None:
             return _ShownStream(partition, state, pa.schema([]))
-        where = f"table {self._table_id!r}, partition {partition}"
+        where = self._where_is(partition)
         for file in state.compacted.files:
             if file.content_type is not ContentType.PARQUET:
                 raise InputError(
@@ -240,6 +247,8 @@ class _Publishing:
             types.check(columns, where)
         except SchemaError as error:
             raise SchemaError(f"{error}: {self._remedy(columns)}") from None
+        if state.compacted.files:
+            self._check_values(partition, columns)
         return _ShownStream(partition, state, types.columns(columns, where))
 
     def _remedy(self, columns: pa.Schema) -> str:
@@ -260,7 +269,26 @@ class _Publishing:
             columns = stream.columns
             with contextlib.suppress(SchemaError):  # of a delta that no compaction can fold: that will name it
                 columns = schemas.union(files, columns)
-            self._target.types.check(columns, f"table {self._table_id!r}, partition {stream.partition}")
+            self._target.types.check(columns, self._where_is(stream.partition))
+            if files:
+                self._check_values(stream.partition, columns)
+
+    def _unfit(self, streams: Iterable[_ShownStream], columns: pa.Schema) -> list[tuple[Partition, Exception]]:
+        """The partitions with values that do not fit the table's columns of their names, and why."""
+        filled = [stream.partition for stream in streams if stream.state.compacted and stream.state.compacted.files]
+        return done_for_each(filled, lambda partition: self._check_values(partition, columns))[1]
+
+    def _check_values(self, partition: Partition, columns: pa.Schema) -> None:
+        """Raise SchemaError for values of a partition that the target cannot have, or in these columns."""
+        try:
+            self._target.types.check_partition(partition)
+            partition_texts.check_fit(partition, columns)
+        except SchemaError as error:
+            remedy = "append its rows to another partition, and empty this one (catalog.restate)"
+            raise SchemaError(f"{self._where_is(partition)}: {error}: {remedy}") from None
+
+    def _where_is(self, partition: Partition) -> str:
+        return f"table {self._table_id!r}, partition {partition}"
 
     def _columns(self, streams: Iterable[_ShownStream]) -> pa.Schema:
         try:
@@ -273,13 +301,14 @@ class _Publishing:
         if not joined([columns, self._columns(streams)], f"table {self._table_id!r}").equals(columns):
             raise _ColumnsChangedError
         wanted, versions = {}, {}
+        unfit = {partition for partition, _ in self._unfit(streams, columns)}
         for stream in streams:
             compacted = stream.state.compacted
-            if compacted is None and stream.state.deltas:
+            if stream.partition in unfit or (compacted is None and stream.state.deltas):
                 continue  # restated: the old rows are shown until it is compacted
             folder = TablePaths.of(self._table_id).stream(stream.partition).root
-            values = partition_values(stream.partition, columns)
             files = compacted.files if compacted else ()
+            values = partition_values(stream.partition, columns) if files else ()
             shown = [ShownFile(self._where + file.path, file, values) for file in files]
             wanted[folder] = {file.location: file for file in shown}
             versions[folder] = int(stream.state.version.partition("-")[0])

@@ -7,6 +7,7 @@ timestamp[ms, UTC]               timestamp[us, UTC]          timestamp[us, UTC]
 time64[us]                       time64[us]                  refused: column 't' is a time64[us]
 n uint64                         refused: no unsigned integers
 "unit price" double              double                      refused: without column mapping, names have no spaces
+partition day=""                 ""                          refused: it would be null
 struct, list, map                the same for their elements; an error names the place
 
 Compacted files stay as they are. So it is not enough that a type could be converted: readers of the format must accept
@@ -21,14 +22,14 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from deltacompact.base.errors import SchemaError
-from deltacompact.base.model import ICEBERG
+from deltacompact.base.model import ICEBERG, Partition
 from deltacompact.base.wording import with_article
 from deltacompact.tabular import column_types, conversion
 
 _UTC = ("UTC", "+00:00", "Etc/UTC", "Z")
 
 
-def _nothing(type_or_field: object, what: str) -> None:
+def _nothing(*_: object) -> None:
     pass
 
 
@@ -40,12 +41,14 @@ class PublishedTypes:
     why_not         says why it has none
     check_struct    raises SchemaError for fields that cannot be in one struct
     check_name      raises SchemaError for a name that the format cannot have
+    check_value     raises SchemaError for a value (key, text) that a partition cannot have
     """
 
     primitive: Callable[[pa.DataType], pa.DataType | None]
     why_not: Callable[[pa.DataType], str]
     check_struct: Callable[[Iterable[pa.Field], str], None] = _nothing
     check_name: Callable[[pa.Field, str], None] = _nothing
+    check_value: Callable[[str, str | None], None] = _nothing
 
     def columns(self, schema: pa.Schema, where: str) -> pa.Schema:
         """The columns in the format's types. Raises SchemaError naming a column whose type or name it cannot have."""
@@ -56,6 +59,11 @@ class PublishedTypes:
         replace(self, primitive=lambda type_: type_ if pa.types.is_null(type_) else self.primitive(type_)).columns(
             schema, where
         )
+
+    def check_partition(self, partition: Partition) -> None:
+        """Raise SchemaError for a partition that the format cannot have."""
+        for name, text in partition.values:
+            self.check_value(name, text)
 
     def _field(self, field: pa.Field, what: str) -> pa.Field:
         self.check_name(field, what)
@@ -152,6 +160,12 @@ def _check_delta_name(field: pa.Field, what: str) -> None:
         raise SchemaError(f'{what}: Delta Lake allows none of " ,;{{}}()=", tab and line break in a name: rename it')
 
 
+def _check_delta_value(name: str, text: str | None) -> None:
+    """PROTOCOL.md, "Partition Value Serialization"."""
+    if text == "":
+        raise SchemaError(f"partition key {name!r} has an empty text, which Delta Lake cannot tell from null")
+
+
 def _delta_primitive(type_: pa.DataType) -> pa.DataType | None:
     return type_ if pa.types.is_signed_integer(type_) else _primitive_of_both(type_)
 
@@ -167,4 +181,4 @@ def _why_not_delta(type_: pa.DataType) -> str:
     return "which Delta Lake does not have"
 
 
-DELTA_TYPES = PublishedTypes(_delta_primitive, _why_not_delta, refuse_alike, _check_delta_name)
+DELTA_TYPES = PublishedTypes(_delta_primitive, _why_not_delta, refuse_alike, _check_delta_name, _check_delta_value)

@@ -36,6 +36,7 @@ from deltacompact.index import live_bitmaps
 from deltacompact.maintenance.vacuum.vacuum import vacuum
 from deltacompact.publication.iceberg import files, held, target
 from deltacompact.publication.iceberg.held import held_files
+from deltacompact.publication.iceberg.table import ShownIcebergTable
 
 ICEBERG = f"ns.{T}"
 
@@ -398,6 +399,23 @@ def test_one_partition_that_cannot_be_read_does_not_keep_the_others_from_being_s
     assert result.publication.error is not None
     assert len([row for row in by_day.shown() if row["day"] == "b"]) == 3
     assert len([row for row in by_day.shown() if row["day"] == "a"]) == 2
+
+
+@pytest.mark.parametrize("created", [False, True])
+def test_a_table_that_was_dropped_is_made_again_with_all_partitions(by_day, created, monkeypatch):
+    """It had those of the run alone. `created`: a run died between creating the table and its first snapshot."""
+    for day in "ab":
+        by_day.append([{"id": 1}], day=day)
+    by_day.compact()
+    by_day.publish()
+    by_day.lake.catalog.drop_table(ICEBERG)
+    by_day.append([{"id": 2}], day="a")
+    if created:
+        with monkeypatch.context() as patch:
+            patch.setattr(ShownIcebergTable, "show", lambda *_: 1 / 0)
+            assert isinstance(by_day.compact(partitions=[{"day": "b"}]).publication.error, ZeroDivisionError)
+    by_day.compact(partitions=[{"day": "a"}])
+    assert by_day.shown() == by_day.compacted() and len(by_day.shown()) == 3
 
 
 def test_one_partition_that_cannot_be_shown_does_not_keep_the_others_from_it(by_day, monkeypatch):

@@ -320,6 +320,57 @@ def test_an_empty_text_is_no_value_of_a_partition(by_day):
     with pytest.raises(SchemaError, match="partition key 'day' has an empty text, which Delta Lake cannot tell"):
         by_day.publish()
     assert by_day.catalog.publication(T) is None
+    by_day.catalog.restate(T, pa.table({"id": pa.array([], pa.int64())}), {"day": ""})
+    by_day.append([{"id": 1}], day="a")
+    by_day.compact()
+    by_day.publish()
+    assert by_day.shown() == [{"day": "a", "id": 1}]
+
+
+def test_an_empty_text_is_refused_at_the_append(by_day):
+    by_day.append([{"id": 1}], day="a")
+    by_day.compact()
+    by_day.publish()
+    refused = r"has an empty text, .*shows this table, so give the partition another value"
+    with pytest.raises(SchemaError, match=refused):
+        by_day.append([{"id": 2}], day="")
+    with pytest.raises(SchemaError, match=refused):
+        by_day.catalog.restate(T, pa.table({"id": [2]}), {"day": ""})
+
+
+@pytest.mark.parametrize(("value", "is_key"), [("", False), ("x", True)])
+def test_one_partition_whose_value_cannot_be_shown_does_not_keep_the_others_from_it(by_day, monkeypatch, value, is_key):
+    """A release that did not ask took it. The others were not shown any more, and "the next run will" was said."""
+
+    def append(number, day):
+        by_day.append(pa.table({"id": [number], **({"day": [int(day)]} if is_key and day.isdigit() else {})}), day=day)
+
+    append(1, "1")
+    by_day.compact()
+    by_day.publish()
+    with monkeypatch.context() as patch:
+        patch.setattr(StreamFit, "check_published", lambda *_: None)
+        patch.setattr(OtherPartitions, "check_fit", lambda *_, **__: None)
+        append(2, value)
+    append(3, "3")
+    result = by_day.compact()
+    assert f"partition day={value}: partition " in str(result.publication.error)
+    assert "does not show it: " in str(result.publication) and "empty this one (catalog.restate)" in str(result)
+    assert [row["id"] for row in by_day.shown()] == [1, 3]
+    by_day.catalog.restate(T, pa.table({"id": pa.array([], pa.int64())}), {"day": value})
+    assert by_day.compact().publication.error is None
+    assert by_day.catalog.publish(T).error is None
+
+
+def test_a_table_that_was_dropped_is_made_again_with_all_partitions(by_day):
+    for day in "ab":
+        by_day.append([{"id": 1}], day=day)
+    by_day.compact()
+    by_day.publish()
+    shutil.rmtree(by_day.out)
+    by_day.append([{"id": 2}], day="a")
+    by_day.compact(partitions=[{"day": "a"}])
+    assert by_day.shown() == by_day.compacted() and len(by_day.shown()) == 3
 
 
 # Statistics

@@ -159,6 +159,14 @@ class StreamFit:
             return
         types, known = types_of(target), pa.schema(schemas.decided_types(columns))
         for file in [file for file in adding if file.rows]:
+            if not len(columns):
+                try:
+                    types.check_partition(self._partition)
+                except SchemaError as error:
+                    raise SchemaError(
+                        f"{file.path}: {error}: {target} shows this table, so give the partition another value, or "
+                        "stop the publication (publish --stop)"
+                    ) from None
             known = schemas.union([file], known)
             added = pa.schema([known.field(name) for name in file.schema.names])
             try:

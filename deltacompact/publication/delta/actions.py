@@ -15,7 +15,6 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from deltacompact.base.errors import SchemaError
 from deltacompact.publication.delta.difference import DEAD_ROWS
 from deltacompact.publication.delta.log import Action
 from deltacompact.publication.port import ShownFile, Value
@@ -80,12 +79,8 @@ def remove(file: Action, now_ms: int) -> dict[str, Any]:
 
 
 def partition_texts(file: ShownFile, keys: Iterable[str]) -> dict[str, str | None]:
-    """PROTOCOL.md, "Partition Value Serialization". Raises SchemaError for an empty text, which would become null."""
-    texts = {key: _text(value) for key, value in zip(keys, file.partition, strict=True)}
-    if "" in texts.values():
-        key = next(key for key, text in texts.items() if text == "")
-        raise SchemaError(f"partition key {key!r} has an empty text, which Delta Lake cannot tell from null")
-    return texts
+    """PROTOCOL.md, "Partition Value Serialization"."""
+    return {key: _text(value) for key, value in zip(keys, file.partition, strict=True)}
 
 
 def _text(value: Value) -> str | None:

@@ -61,6 +61,10 @@ class ShownDeltaTable:
     def columns(self) -> pa.Schema | None:
         return None if self._found is None else self._columns_of(self._found)
 
+    @property
+    def shows_nothing(self) -> bool:
+        return self._found is None
+
     def prepare(self, columns: pa.Schema, stored: Iterable[pa.Schema] = ()) -> None:
         """Remember the columns: the next commit adds them."""
         refuse_alike(columns, self._name)
@@ -68,8 +72,6 @@ class ShownDeltaTable:
 
     def check(self, files: Sequence[ShownFile]) -> None:
         self._files.footers(files)
-        for file in files:
-            actions.partition_texts(file, self._source.keys)
 
     def show(self, wanted: Callable[[], FilesToShow]) -> ShownCommit:
         """Raises ConflictError if other writers are always faster, OutcomeUnknownError if the store does not tell."""

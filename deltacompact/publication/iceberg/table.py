@@ -45,6 +45,10 @@ class ShownIcebergTable:
     def columns(self) -> pa.Schema | None:
         return None if self._table is None else ICEBERG_TYPES.columns(self._table.metadata.schema, self._name)
 
+    @property
+    def shows_nothing(self) -> bool:
+        return self._table is None or self._table.metadata.branch(MAIN) is None
+
     def prepare(self, columns: pa.Schema, stored: Iterable[pa.Schema] = ()) -> None:
         """Give the Iceberg table these columns now: create it, or add them in a commit of their own.
 
