@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import StructField
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import text_of
+from deltacompact.spark.comparable import comparison_of
 from deltacompact.spark.jars import ICEBERG_RUNTIME, SQLITE_JDBC
 from deltacompact.spark.quiet_start import quiet_session
 from deltacompact.tabular.fingerprint_sql import fingerprint_statement, spark_name
@@ -29,6 +32,12 @@ if TYPE_CHECKING:
     from deltacompact.catalog.iceberg import IcebergCatalog
 
 _DIGESTS_SHOWN = 5
+_JSON = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""Spark's own formats stop at milliseconds."""
 _JAVA_NAMES = {
     "rest": ("uri", "credential", "token", "warehouse", "scope", "oauth2-server-uri"),
     "hive": ("uri", "warehouse"),
@@ -163,6 +172,13 @@ def added_up(spark: SparkSession, schema: pa.Schema, relation: str) -> str:
 def _digests(spark: SparkSession, table: str, snapshot_id: int) -> DataFrame:
     """The digests of all rows of a snapshot, and how often each is there. Columns count by name."""
     rows = spark.read.option("versionAsOf", snapshot_id).table(table)
-    columns = [F.col(spark_name(column)) for column in sorted(rows.columns)]
-    row = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
+    columns = [_column(field) for field in sorted(rows.schema, key=lambda field: field.name)]
+    row = F.to_json(F.struct(*columns), _JSON)
     return rows.select(F.sha2(row, 256).alias("digest")).groupBy("digest").agg(F.count("*").alias("times"))
+
+
+def _column(field: StructField) -> Column:
+    """The column, with the entries of maps: Spark writes binary keys to JSON as the address of an object."""
+    column = F.col(spark_name(field.name))
+    has_map = "map<" in field.dataType.simpleString()
+    return comparison_of(column, to_arrow_type(field.dataType)).alias(field.name) if has_map else column

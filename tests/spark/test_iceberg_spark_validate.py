@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 
+import pyarrow as pa
 import pytest
 from iceberg_fixtures import lake, silence_is_short, spark_lake  # noqa: F401  (fixtures)
 from iceberg_lake import SETTINGS
 from publications import configure
 from pyiceberg.schema import Schema
-from pyiceberg.types import DoubleType, ListType, LongType, MapType, NestedField, StringType, StructType
+from pyiceberg.types import (
+    BinaryType,
+    DoubleType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+)
 
 import deltacompact
 from deltacompact import cli
@@ -79,6 +92,33 @@ def test_spark_finds_the_same_rows_before_and_after(lake, spark_lake, spark):
         validate_snapshots(catalog, T, before=7, spark=spark)
     with pytest.raises(InputError, match="is no compaction of ours: name --before"):
         validate_snapshots(catalog, T, after=head, spark=spark)
+
+
+def test_rows_that_differ_in_a_microsecond_or_in_a_key_of_bytes_are_not_identical(lake, spark_lake, spark):
+    """Spark's JSON has milliseconds, and the address of an object for each key of bytes."""
+    catalog, keyed_by_bytes = deltacompact.open_catalog(lake.catalog), MapType(5, BinaryType(), 6, LongType(), False)
+    lake.create(
+        T,
+        Schema(
+            NestedField(1, "zoned", TimestamptzType()),
+            NestedField(2, "local", ListType(3, TimestampType(), element_required=False)),
+            NestedField(4, "more", keyed_by_bytes),
+        ),
+    )
+    table, snapshots = lake.catalog.load_table(T), []
+    for zoned, local, key in ((1, 1, b"a"), (1, 1, b"a"), (2, 1, b"a"), (2, 2, b"a"), (2, 2, b"b")):
+        rows = pa.table(
+            {
+                "zoned": pa.array([zoned], pa.timestamp("us", "UTC")),
+                "local": pa.array([[local]], pa.list_(pa.timestamp("us"))),
+                "more": pa.array([[(key, 1)]], pa.map_(pa.binary(), pa.int64())),
+            }
+        )
+        (table.overwrite if snapshots else table.append)(rows)
+        snapshots.append(table.current_snapshot().snapshot_id)
+    for place, (before, after) in enumerate(pairwise(snapshots)):
+        report = validate_snapshots(catalog, T, before=before, after=after, spark=spark)
+        assert (report.missing, report.extra) == ((1, 1) if place else (0, 0)), str(report)
 
 
 def test_names_that_are_no_plain_words_are_quoted_for_spark(lake, spark_lake, spark):
