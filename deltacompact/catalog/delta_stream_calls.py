@@ -320,7 +320,8 @@ class DeltaStreamCalls(Streams):
     def stop_publishing(self, table_id: str) -> str | None:
         """Declare that the table is published no more. Returns the Iceberg or Delta table that stays as it is, if any.
 
-        Nothing protects the files that it refers to from a vacuum any more: drop it.
+        Nothing protects the files that it refers to from a vacuum any more: drop it, but do not purge it. PyIceberg's
+        purge_table ignores gc.enabled, and deletes files of the lake.
         """
         target = self.publication(table_id)
         self.declare_publication(table_id, None)

@@ -884,7 +884,7 @@ class DeltaStreamTable(UsersWords):
         return self._catalog.publish(self._table_id, to, partition)
 
     def stop_publishing(self) -> str | None:
-        """Publish no more. Returns the Iceberg or Delta table that stays as it is, if any: drop it yourself.
+        """Publish no more. Returns the Iceberg or Delta table that stays as it is, if any: drop it, without purge.
 
         Examples:
             >>> orders.stop_publishing() is None

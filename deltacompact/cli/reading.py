@@ -97,7 +97,7 @@ def export(
 @catalog_argument
 @table_argument
 @click.option("--to", metavar="URI", help="The table to show the rows in: iceberg://NAME/ns.table or delta://PATH.")
-@click.option("--stop", is_flag=True, help="Publish no more. The published table stays as it is; drop it yourself.")
+@click.option("--stop", is_flag=True, help="Publish no more. The published table stays: drop it, without purge.")
 @partition_option
 @json_option
 def publish(
@@ -129,7 +129,8 @@ def _stop_publishing(catalog: DeltaStreamCatalog, table: str, as_json: bool) -> 
     if target is None:
         answer(as_json, {"table": table, "stopped": None}, f"{table} is not published: nothing to do")
     else:
-        lines = f"{table} is published no more; {target} stays as it is, until a vacuum deletes its files: drop it"
+        how = "drop it, without purge"
+        lines = f"{table} is published no more; {target} stays as it is, until a vacuum deletes its files: {how}"
         answer(as_json, {"table": table, "stopped": target}, lines)
 
 

@@ -178,7 +178,9 @@ class _Publishing:
             except SchemaError as error:
                 if declare:
                     raise
-                raise SchemaError(f"{error}: stop the publication, drop that table, and publish again") from None
+                raise SchemaError(
+                    f"{error}: stop the publication, drop that table without purge, and publish again"
+                ) from None
         columns = partition_texts.with_partition_keys(columns, self._keys)
         check_partition_keys(columns, self._keys)
         errors += self._unfit(streams, columns)

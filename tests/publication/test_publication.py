@@ -249,7 +249,8 @@ def test_what_a_restatement_with_another_type_needs_is_said_and_helps(orders):
     orders.publish()
     orders.catalog.restate(T, pa.table({"id": [1, 2], "v": ["a", "b"]}))
     error = orders.compact().publication.error
-    assert str(error).endswith("which does not fit int64: stop the publication, drop that table, and publish again")
+    remedy = "stop the publication, drop that table without purge, and publish again"
+    assert str(error).endswith(f"which does not fit int64: {remedy}")
     orders.catalog.stop_publishing(T)
     orders.lake.catalog.drop_table(ICEBERG)
     orders.publish()
