@@ -8,9 +8,11 @@ rehash  the entries of the index move to another number of hash buckets; an `ind
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -19,6 +21,7 @@ import numpy as np
 
 from deltacompact import _kernels
 from deltacompact.base import expect
+from deltacompact.base.batching import batched
 from deltacompact.base.errors import ConflictError, CorruptionError, InputError
 from deltacompact.base.model import DataFile, Partition
 from deltacompact.base.partitions import all_done, side_by_side
@@ -34,7 +37,8 @@ from deltacompact.delta_streams.paths import TablePaths
 from deltacompact.delta_streams.snapshots import everything
 from deltacompact.delta_streams.streams import Streams, stream_files
 from deltacompact.executors.executor import Executor
-from deltacompact.index.entries import TOMBSTONE, digests, fields, none, sorted_by_digest
+from deltacompact.iceberg.deletes.ranges import read_batch, write_batches
+from deltacompact.index.entries import TOMBSTONE, Entries, digests, fields, none, sorted_by_digest
 from deltacompact.index.keys import Encoding
 from deltacompact.index.live_bitmaps import live_bits, live_tables
 from deltacompact.index.primary_key_index import IndexManifest, read_index, read_manifest, write_manifest
@@ -43,11 +47,17 @@ from deltacompact.maintenance.vacuum.contradictions import Evidence, contradicti
 from deltacompact.reading.live_rows import fold_plan
 from deltacompact.session.rehash import rehash
 from deltacompact.storage.certain_put import telling_interrupts
+from deltacompact.storage.local import LocalStore
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import files, inspecting
 
 _CHECKED_AT_ONCE = 8
 """Most partitions that are checked at a time: a check reads the rows, which takes memory."""
+_CHUNK = 1 << 20
+"""Entries of 32 bytes that are divided by bucket at a time."""
+
+_Expected = Callable[[int], Entries]
+"""The entries that a hash bucket should have."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -120,7 +130,9 @@ def _check_stream(catalog: Streams, table_id: str, partition: Partition, quick: 
         try:
             manifest = read_manifest(catalog.store, state.index)
             rows, entries = manifest.rows, manifest.entries
-            problems += _index_problems(catalog.store, state, manifest, quick)
+            by_rows = contextlib.nullcontext() if quick else _expected_entries(catalog.store, state, manifest)
+            with by_rows as expected:
+                problems += _index_problems(catalog.store, state, manifest, expected)
         except Exception as error:
             problems.append(f"index: {one_line(error)}")
     try:
@@ -175,14 +187,15 @@ def _log_problems(state: StreamState) -> Iterator[str]:
         yield f"log: a file number of version {state.version} is used twice"
 
 
-def _index_problems(store: ObjectStore, state: StreamState, manifest: IndexManifest, quick: bool) -> Iterator[str]:
+def _index_problems(
+    store: ObjectStore, state: StreamState, manifest: IndexManifest, expected: _Expected | None
+) -> Iterator[str]:
     assert state.compacted is not None
     compacted = sorted(state.compacted.files, key=lambda file: file.number)
     if not manifest.publishable:
         yield "index: the manifest of a round was published"
     numbers = np.array([file.number for file in compacted], np.uint32)
     pointed = _kernels.SurvivorRanks(numbers, np.array([file.rows for file in compacted], np.int64))
-    expected = None if quick else _expected_entries(store, state, manifest)
     tombstones = 0
     for bucket in range(manifest.hash_bucket_count):
         parts = list(read_index(store, manifest, bucket))
@@ -207,17 +220,28 @@ def _index_problems(store: ObjectStore, state: StreamState, manifest: IndexManif
         yield f"index: {tombstones} tombstones, the manifest says {manifest.tombstones}"
 
 
-def _expected_entries(store: ObjectStore, state: StreamState, manifest: IndexManifest):  # type: ignore[no-untyped-def]
-    """A function of the bucket: the entries computed from the compacted rows, digest and pointer, in digest order."""
+@contextlib.contextmanager
+def _expected_entries(store: ObjectStore, state: StreamState, manifest: IndexManifest) -> Iterator[_Expected]:
+    """The entries of a bucket, computed from the compacted rows: digest and pointer, in digest order.
+
+    Those of all rows need not fit into memory: files of a temporary folder have them by bucket.
+    """
+    encoding, paths = Encoding(manifest.encoding.key_columns), list[str]()
+    with tempfile.TemporaryDirectory(prefix="deltacompact-") as folder:
+        divided, width = LocalStore(folder), encoding.entry_bytes
+        for parts in batched(_entries_of(store, state, encoding), len, _CHUNK):
+            grouped, offsets = _kernels.group_entries(parts, manifest.hash_bucket_count)
+            paths.append(f"entries-{len(paths)}.arrow")
+            write_batches(divided, paths[-1], grouped, offsets.tolist())
+        yield lambda bucket: sorted_by_digest(np.concatenate([none(width), *read_batch(divided, paths, bucket, width)]))
+
+
+def _entries_of(store: ObjectStore, state: StreamState, encoding: Encoding) -> Iterator[Entries]:
     assert state.compacted is not None
-    encoding = Encoding(manifest.encoding.key_columns)
-    parts = [none(encoding.entry_bytes)]
     for file in state.compacted.files:
         for rows, table in live_tables(store, file, encoding.columns):
             no_sort_keys = np.empty((table.num_rows, 0), np.uint8)
-            parts.append(_kernels.pack_entries(encoding.digests(table, file.path), no_sort_keys, file.number, rows))
-    grouped, offsets = _kernels.group_entries(parts, manifest.hash_bucket_count)
-    return lambda bucket: sorted_by_digest(grouped[offsets[bucket] : offsets[bucket + 1]])
+            yield _kernels.pack_entries(encoding.digests(table, file.path), no_sort_keys, file.number, rows)
 
 
 def _same(found, expected) -> bool:  # type: ignore[no-untyped-def]
