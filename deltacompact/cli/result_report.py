@@ -135,9 +135,10 @@ def print_vacuumed(out: Console, result: VacuumResult) -> None:
     for stat in result.deleted:
         if "/data/" in stat.path:
             out.print(f"  {verb} data {stat.path}  {size(stat.bytes)}", markup=False)
-    if result.waiting:
-        waiting = counted(len(result.waiting), "data file")
-        out.print(f"  {waiting} of older versions kept ({size(sum(stat.bytes for stat in result.waiting))}): too young")
+    for stats, why in ((result.waiting, "too young"), (result.held, "a bookmark or the published table needs them")):
+        if stats:
+            waiting, total = counted(len(stats), "data file"), sum(stat.bytes for stat in stats)
+            out.print(f"  {waiting} of older versions kept ({size(total)}): {why}")
     if result.doubtful:
         doubtful, total = counted(len(result.doubtful), "object"), sum(stat.bytes for stat in result.doubtful)
         newer = "newer than the last log entry; vacuum after a commit"

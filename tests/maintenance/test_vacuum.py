@@ -391,8 +391,11 @@ def test_the_receipt_says_what_is_doubtful(tmp_path: Path, capsys: pytest.Captur
     from deltacompact.cli.result_report import print_vacuumed
 
     stat = ObjectStat(f"t/data/{NAME}.csv", 2048, 0.0)
-    print_vacuumed(Console(width=200), VacuumResult(Partition(), (), (), 1, doubtful=(stat,), unfinished=(stat,)))
+    result = VacuumResult(Partition(), (), (), 1, doubtful=(stat,), unfinished=(stat,), held=(stat,))
+    print_vacuumed(Console(width=200), result)
     said = capsys.readouterr().out
+    assert "1 data file of older versions kept (2.0 KiB): a bookmark or the published table needs them" in said
+    assert "too young" not in said
     assert "1 object that nothing names kept (2.0 KiB): newer than the last log entry" in said
     assert "deleted 1 write that was never finished" in said
 

@@ -750,6 +750,8 @@ def test_vacuum_keeps_what_retained_snapshots_show_and_expires_the_others(orders
     assert len(orders.lake.catalog.load_table(ICEBERG).scan(snapshot_id=tagged(orders, "audit")).to_arrow()) == 10
     on_disk = {f"file://{path}" for path in (orders.folder / T / "data").rglob("*.parquet")}
     assert on_disk >= {*first, *live}
+    held = [f"file://{orders.folder}/{stat.path}" for stat in done.held]
+    assert set(held) == set(first) and not done.waiting, "none is too young"
     table = orders.lake.catalog.load_table(ICEBERG)
     table.manage_snapshots().remove_tag("audit").commit()
     (done,) = vacuum(orders.catalog, T, age_min_s=0, force=True)

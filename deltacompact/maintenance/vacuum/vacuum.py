@@ -61,8 +61,8 @@ _TOLERANCE_S = 60.0
 class VacuumResult(UsersWords):
     """The result for one partition stream. Paths are relative to the catalog's root.
 
-    waiting       data files that the active version does not need, but that are too young to delete, or that a
-                  publication or a bookmark needs
+    waiting       data files that the active version does not need, but that are too young to delete
+    held          old ones, which a bookmark or the published table needs
     dead_rows     dead rows in files of the active version, under deletion vectors
     doubtful      objects that are old and unreached, but newer than the last log entry: they stay until the next commit
     unfinished    writes that never ended, which the vacuum discarded
@@ -79,6 +79,7 @@ class VacuumResult(UsersWords):
     doubtful: tuple[ObjectStat, ...] = ()
     unfinished: tuple[ObjectStat, ...] = ()
     dry_run: bool = False
+    held: tuple[ObjectStat, ...] = ()
 
     def __repr__(self) -> str:
         """The line that `vacuum` prints first."""
@@ -192,9 +193,11 @@ class _Vacuum:
         old = [
             stat for stat in unreached if listing.is_old(stat) and self._paths.session_of(stat.path) not in protected
         ]
+        held = list[ObjectStat]()
         if old:
-            held = self._held.names()
-            old = [stat for stat in old if file_name(stat.path) not in held]
+            names = self._held.names()
+            held = [stat for stat in old if file_name(stat.path) in names]
+            old = [stat for stat in old if file_name(stat.path) not in names]
         doubtful = [stat for stat in old if stat.modified_s > trusted_s]
         requests = [
             (
@@ -214,11 +217,12 @@ class _Vacuum:
             deleted=tuple(garbage),
             fenced=fenced,
             kept=sum(stat.path not in gone for stat in listing.beside),
-            waiting=reach.waiting(active, gone | {stat.path for stat in doubtful}),
+            waiting=reach.waiting(active, gone.union(_paths(doubtful), _paths(held))),
             dead_rows=sum(file.rows - file.live_rows for file in active),
             doubtful=tuple(doubtful),
             unfinished=tuple(begun),
             dry_run=dry_run,
+            held=tuple(held),
         )
         if not dry_run:
             for stats in requests:
@@ -277,7 +281,7 @@ class _Vacuum:
             digest(stat for stat in listing.all.values() if stat.path not in gone),
             min(ages, default=None),
             full_s,
-            _paths(result.waiting),
+            _paths((*result.waiting, *result.held)),  # found again, they are too young: a greater age was asked for
             _paths(result.doubtful),
             result.dead_rows,
             chain.sealed,
