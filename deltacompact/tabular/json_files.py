@@ -136,14 +136,19 @@ def inferred(text: FileText, types: Mapping[str, pa.DataType]) -> pa.Table:
 
     Where the parser infers types, it compares the kinds of values inside of a block only: after a block with {"x": 1}
     it takes 5 for {"x": null}, and at [1] pyarrow ends the process. It loses the null of [null, 1], too. So each block
-    says its types by itself, and the text is parsed in these.
+    says its types by itself, and the text is parsed in these: in those of the first block, if they are all.
     """
-    found = []
-    for block in text.blocks():
-        if not block.isspace():
-            table = _read(pa.BufferReader(block), len(block), types, "infer")
-            found.append(pa.struct(list(table.schema)))
-    return typed(text, {field.name: field.type for field in reduce(_of_both, found)})
+    blocks = (_in_block(block, types) for block in text.blocks() if not block.isspace())
+    first = next(blocks)
+    try:
+        return typed(text, {field.name: field.type for field in first}, "error")
+    except pa.ArrowInvalid:
+        return typed(text, {field.name: field.type for field in reduce(_of_both, blocks, first)})
+
+
+def _in_block(block: bytes, types: Mapping[str, pa.DataType]) -> pa.StructType:
+    """The fields of a block that is parsed by itself."""
+    return pa.struct(list(_read(pa.BufferReader(block), len(block), types, "infer").schema))
 
 
 def _of_both(a: pa.DataType, b: pa.DataType) -> pa.DataType:
@@ -159,13 +164,18 @@ def _of_both(a: pa.DataType, b: pa.DataType) -> pa.DataType:
     return b if (a, b) in _WIDER else a
 
 
-def typed(text: FileText, types: Mapping[str, pa.DataType]) -> pa.Table:
-    """The objects as rows with these fields."""
-    return in_blocks(lambda block_bytes: _read(text.opened(), block_bytes, types, "ignore"))
+def typed(
+    text: FileText, types: Mapping[str, pa.DataType], unexpected: Literal["ignore", "error"] = "ignore"
+) -> pa.Table:
+    """The objects as rows with these fields. `unexpected`: what becomes of others, at any depth."""
+    return in_blocks(lambda block_bytes: _read(text.opened(), block_bytes, types, unexpected))
 
 
 def _read(
-    source: pa.NativeFile, block_bytes: int, types: Mapping[str, pa.DataType], unexpected: Literal["infer", "ignore"]
+    source: pa.NativeFile,
+    block_bytes: int,
+    types: Mapping[str, pa.DataType],
+    unexpected: Literal["infer", "ignore", "error"],
 ) -> pa.Table:
     return pa.json.read_json(
         source,
