@@ -192,7 +192,8 @@ def to_lay_out(
     ages        files of one age were written together; a greater age is later
     laid_out    whether a file has been laid out by these columns: files of one age are not compared again then
     allowance   what the session may rewrite. None: everything
-    ranked      the numbers of all partitions, by urgency: the first that need more get what others leave over
+    ranked      numbers of partitions, by urgency: the first that need more get what others leave over. None: those
+                with the most bytes that wait come first
     heaviest    the column with the greatest weight: if not all files are allowed, they are taken in its order
     """
     new = np.ones(boxes.files, bool) if laid_out is None else ~laid_out
@@ -209,7 +210,7 @@ def to_lay_out(
     for own, wish, bytes_ in zip(partitions, wishes, allowed, strict=True):
         chosen[own], wanted[own] = wish.within(bytes_), wish.all
         left += bytes_ - float(sizes[own][chosen[own]].sum())
-    for number in ranked or () if allowance is not None else ():
+    for number in _by_need(partitions, sizes * (wanted & ~chosen)) if ranked is None else ranked:
         own = partitions[number]
         had = float(sizes[own][chosen[own]].sum())
         more = wishes[number].within(had + left)
@@ -217,6 +218,12 @@ def to_lay_out(
             chosen[own] = more
             left -= bytes_ - had
     return LayoutChoice(chosen, wanted & ~chosen)
+
+
+def _by_need(partitions: Sequence[Ranks], waiting: Ranks) -> list[int]:
+    """The numbers of the partitions where files wait, those with the most bytes first."""
+    bytes_ = [float(waiting[own].sum()) for own in partitions]
+    return sorted((number for number, size in enumerate(bytes_) if size), key=lambda number: -bytes_[number])
 
 
 class _FilesToLayOut:

@@ -163,14 +163,25 @@ def test_a_session_chooses_no_more_rows_than_it_can_lay_out():
 
 
 def test_what_partitions_leave_goes_to_the_first_that_need_more():
-    """In each of two partitions lies a run that was laid out, and over it one that is new, a fifth of its size."""
+    """In each of two partitions lies a run that was laid out, and over it one that is new, a bit smaller."""
     boxes = boxes_by_hand([[(0, 9)] * 4], [0, 0, 1, 1])
     laid_out, sizes, ages = np.array([True, False] * 2), np.array([10, 8] * 2), np.array([0, 1] * 2)
-    assert not bounded(boxes, sizes, ages, laid_out, 2).chosen.any()
+    assert not bounded(boxes, sizes, ages, laid_out, 2, ranked=[]).chosen.any()
     first, last = [True, True, False, False], [False, False, True, True]
     assert bounded(boxes, sizes, ages, laid_out, 2, ranked=[1, 0]).chosen.tolist() == last
     assert bounded(boxes, sizes, ages, laid_out, 2, ranked=[0, 1]).chosen.tolist() == first
     assert bounded(boxes, sizes, ages, laid_out, 3, ranked=[0, 1]).chosen.all()
+
+
+def test_without_ranks_what_partitions_leave_goes_to_those_that_overlap_most():
+    """Each partition's share is less than its files, so that together they had chosen nothing, in this and all runs."""
+    partitions = np.repeat(np.arange(200), 4)
+    boxes = boxes_by_hand([[(0, 9)] * 800], partitions.tolist())
+    sizes, ages = 100 + partitions, np.zeros(800, np.int64)
+    laid_out, allowance = ages > 0, RewriteAllowance(np.zeros(800), 0.1 * float(sizes.sum()))
+    chosen = to_lay_out(boxes, sizes, ages, laid_out, allowance).chosen
+    assert 0.09 * sizes.sum() < sizes[chosen].sum() <= allowance.carried
+    assert set(partitions[chosen]) == set(range(int(partitions[chosen].min()), 200))
 
 
 def test_a_partition_that_is_offered_more_gives_up_nothing():
@@ -182,9 +193,7 @@ def test_a_partition_that_is_offered_more_gives_up_nothing():
 
 
 @given(tables(), st.floats(0, 3), st.floats(-10, 30), st.booleans())
-def test_a_run_never_rewrites_more_than_it_may_and_no_partition_takes_what_another_earned(
-    table, times, carried, by_heat
-):
+def test_a_run_never_rewrites_more_than_it_may_and_each_partition_gets_what_it_earned(table, times, carried, by_heat):
     boxes, ages = table
     sizes, laid_out = 1 + np.arange(boxes.files) % 5, ages == 0
     allowance = RewriteAllowance(times * sizes * ~laid_out, carried)
@@ -194,9 +203,10 @@ def test_a_run_never_rewrites_more_than_it_may_and_no_partition_takes_what_anoth
     each = allowance.of([np.flatnonzero(mask) for mask in own], sizes)
     spent = [sizes[mask & found.chosen].sum() for mask in own]
     assert sum(spent) <= sum(each) + 1e-6 and sum(each) <= max(0, times * sizes[~laid_out].sum() + carried) + 1e-6
-    assert by_heat or all(bytes_ <= most + 1e-6 for bytes_, most in zip(spent, each, strict=True))
-    alone = to_lay_out(boxes, sizes, ages, laid_out, allowance)
-    assert all(had <= sizes[mask & found.chosen].sum() for mask in own for had in [sizes[mask & alone.chosen].sum()])
+    alone = to_lay_out(boxes, sizes, ages, laid_out, allowance, ranked=[])
+    earned = [sizes[mask & alone.chosen].sum() for mask in own]
+    assert all(bytes_ <= most + 1e-6 for bytes_, most in zip(earned, each, strict=True))
+    assert all(had <= sizes[mask & found.chosen].sum() for mask, had in zip(own, earned, strict=True))
     assert not (found.chosen & found.waits).any()
 
 

@@ -55,7 +55,8 @@ def badly_laid(
 ) -> BadlyLaid:
     """The files to lay out anew. `cold` files stay, and so do files that overlap only cold ones.
 
-    If `write-amplification-max` leaves partitions for later runs, those with the greatest `worth` come first.
+    If `write-amplification-max` leaves partitions for later runs, those with the greatest `worth` come first, without
+    it those that overlap most.
     Raises InputError naming a column that has no order, or is unknown.
     """
     state = replace(state, data=tuple(entry for entry in state.data if entry.file.path not in cold))

@@ -163,7 +163,8 @@ class RewriteOptions:
         FACTOR,
         None,
         "files that overlap are rewritten up to so many times the bytes that came, less those that former runs "
-        "rewrote for it; the rest waits. By `heat-desc`, the hottest partitions take what others leave",
+        "rewrote for it; the rest waits. Partitions that overlap most take what others leave, by `heat-desc` the "
+        "hottest",
         says="4",
     )
     strategy: Strategy | None = option(
