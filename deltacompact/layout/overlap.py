@@ -155,8 +155,10 @@ class RewriteAllowance:
 
     @classmethod
     def over_time(cls, times: float, account: LayoutAccount, came: Ranks) -> RewriteAllowance:
-        """`times` as much as has come. `account`: what came and was rewritten before; `came`: for each file, what came
-        since."""
+        """`times` as much as has come, without a bound if that is infinite. `account`: what came and was rewritten
+        before; `came`: for each file, what came since."""
+        if math.isinf(times):
+            return cls(np.full(len(came), math.inf))
         return cls(times * came, times * account.came - account.rewritten)
 
     def of(self, partitions: Sequence[Ranks], sizes: Ranks) -> list[float]:

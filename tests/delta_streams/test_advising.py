@@ -186,6 +186,17 @@ def test_the_expectation_holds_for_what_a_compaction_then_writes(lying, small_fi
     assert cost.core_seconds > now.expected.core_seconds == 0
 
 
+def test_files_that_have_to_wait_count_as_rewritten(lying, small_files):
+    """Compactions by other columns have used up what may be rewritten: a compaction by x would do nothing now."""
+    for column in ("x", "u", "id", "u"):
+        lying.compact(settings=LOCAL, rows_per_compacted_file=312, cluster_by=column)
+    assert "must wait" in str(lying.compact(settings=LOCAL, rows_per_compacted_file=312, cluster_by="x"))
+    alone = lying.advise("x")
+    assert alone.rewrite_files == alone.files > 4 and alone.expected.core_seconds > 0
+    lying.append(scattered(FILES))
+    assert lying.advise("x").rewrite_files == alone.files + 1
+
+
 def test_the_ranges_of_a_file_are_joined_once_however_many_partitions_there_are(tmp_path, monkeypatch):
     days = deltacompact.open_catalog(tmp_path).create_table("days", partition_keys=["day"], primary_keys=["id"])
     for day in range(3):

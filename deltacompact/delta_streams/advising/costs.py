@@ -6,6 +6,7 @@ partition 1    nothing to do                                      left out
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -73,15 +74,16 @@ class ForeseenCompactions:
         return len(sources), sum(file.bytes for file in sources), cost
 
     def _plan(self, partition: Partition) -> CompactionPlan | None:
-        """The plan of a compaction of a partition. None: it would find nothing to do."""
+        """The plan of a compaction of a partition, where no file has to wait. None: it would find nothing to do."""
         streams, table = self.examined.streams, self.examined.table
         by = clustering_of([str(column) for column in self.by], table.partition_keys)
         assert table.keys is not None, "the adviser asks for costs of tables with keys alone"
-        stream = DeltaStreamPartition(streams, table, table.table_id, partition, table.keys, OtherWork(cluster_by=by))
+        other = OtherWork(cluster_by=by, amplification_max=math.inf)
+        stream = DeltaStreamPartition(streams, table, table.table_id, partition, table.keys, other)
         snapshot = stream.fetch()
         if isinstance(snapshot, NothingToDo):
             return None
-        options = marking(replace(self.options, cluster_by=by), table.readers)
+        options = marking(replace(self.options, cluster_by=by, write_amplification_max=math.inf), table.readers)
         terms = SessionTerms(table.keys, table.partition_keys, options, table.tombstone_retention)
         return plan_session(stream.ports, snapshot, terms, self._there.capacity)
 
