@@ -387,8 +387,12 @@ def is_ascending(entries: npt.NDArray[np.uint8]) -> bool:
 def crc32(buffer: Buffer | npt.NDArray[Any]) -> int:
     """CRC-32 (as zlib's) of any C-contiguous buffer."""
 
-def footer_doubt(footer: bytes) -> str | None:
-    """Why pyarrow would end the process if it is asked for a column chunk of this footer. None: it would not."""
+def readable_footer(footer: bytes) -> bytes:
+    """The same footer, without statistics on which pyarrow would end the process: values cut by their writer.
+
+    Raises:
+        ValueError: pyarrow would end the process if it is asked for a column chunk of this footer.
+    """
 
 def sha1_backend() -> str:
     """The SHA-1 code chosen for this processor: "avx2", "sha-ni" or "portable"."""

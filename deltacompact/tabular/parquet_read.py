@@ -104,14 +104,17 @@ def described(source: pa.NativeFile, to_copy: bool = False, limits: ReadLimits =
     try:
         footer = Footer(size, read, to_copy)
     except ValueError:
-        metadata = pq.read_metadata(source)  # says what is wrong with a file that it cannot read either
+        pq.read_metadata(source)  # says what is wrong with a file that it cannot read either
     if footer is not None and footer.encrypted:  # asking pyarrow for an encrypted column's codec ends the process
         raise InputError("some columns are encrypted: write the file again without encryption")
     length = int.from_bytes(read(size - TAIL_BYTES, 4), "little")
     stored = read(size - TAIL_BYTES - length, length + TAIL_BYTES)
-    if doubt := _kernels.footer_doubt(bytes(memoryview(stored)[:length])):
-        raise pa.ArrowInvalid(f"its footer is damaged: {doubt}")
-    return Described(metadata if footer is None else pq.read_metadata(pa.BufferReader(stored)), footer)
+    try:
+        readable = _kernels.readable_footer(bytes(memoryview(stored)[:length]))
+    except ValueError as doubt:
+        raise pa.ArrowInvalid(f"its footer is damaged: {doubt}") from None
+    tail = len(readable).to_bytes(4, "little") + b"PAR1"
+    return Described(pq.read_metadata(pa.BufferReader(readable + tail)), footer)
 
 
 @dataclass(frozen=True, slots=True)

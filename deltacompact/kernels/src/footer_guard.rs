@@ -2,10 +2,13 @@
 //!
 //! ```text
 //! schema     id: INT64, optional           s: BYTE_ARRAY, optional
-//! group 0    id: INT64, levels 0 12        s: BYTE_ARRAY, levels 0 12       -> None: pyarrow can read each chunk's facts
+//! group 0    id: INT64, levels 0 12        s: BYTE_ARRAY, levels 0 12       -> the footer: pyarrow can read all facts
 //! group 0    id: INT32, levels 0 12                                         -> "column id: its type is another …"
 //! group 0    id: INT64, levels 0 12 3                                       -> "column id: its levels are not …"
 //! ```
+//!
+//! Some writers cut the least and greatest value of a long FIXED_LEN_BYTE_ARRAY, on which pyarrow aborts, too. The footer
+//! comes back without the statistics of such a chunk.
 //!
 //! This module reads the Thrift bytes itself, because the `parquet` crate skips some fields, and refuses some footers that
 //! pyarrow reads.
@@ -16,29 +19,43 @@ use crate::thrift::{Compact, I32, I64, LIST, STRUCT, TEXT};
 const OPTIONAL: i32 = 1;
 const REPEATED: i32 = 2;
 const BYTE_ARRAY: i32 = 6;
+const FIXED_LEN_BYTE_ARRAY: i32 = 7;
 const CODECS: std::ops::Range<i32> = 0..8;
 
-/// Why pyarrow would abort on a column chunk of this footer. None: it can read all of them.
-pub fn doubt(footer: &[u8]) -> Option<Refused> {
-    read(&mut Compact(footer)).unwrap_or_else(|| Some("it cannot be understood".into()))
+/// The end of a struct.
+const STOP_BYTES: usize = 1;
+
+/// The footer, of which pyarrow can read all column chunks. Or else why it would abort.
+pub fn readable(footer: &[u8]) -> Result<Vec<u8>, Refused> {
+    read(footer).unwrap_or_else(|| Err("it cannot be understood".into()))
 }
 
-fn read(input: &mut Compact) -> Option<Option<Refused>> {
+fn read(footer: &[u8]) -> Option<Result<Vec<u8>, Refused>> {
     let (mut elements, mut groups) = (Vec::new(), Vec::new());
-    input.fields(|input, kind, id| match (kind, id) {
+    Compact(footer).fields(|input, kind, id| match (kind, id) {
         (LIST, 2) => input.list(SchemaElement::read).map(|found| elements = found).map(|()| true),
         (LIST, 4) => input.list(row_group).map(|found| groups = found).map(|()| true),
         _ => Some(false),
     })?;
     let leaves = leaves(&elements)?;
-    let of_group = |(place, chunks): (usize, &Vec<Chunk>)| {
+    let (mut readable, mut from) = (Vec::with_capacity(footer.len()), 0);
+    for (place, chunks) in groups.iter().enumerate() {
         if chunks.len() != leaves.len() {
-            return Some(format!("row group {place} has {} column chunks, the schema {} columns", chunks.len(), leaves.len()));
+            let (found, wanted) = (chunks.len(), leaves.len());
+            return Some(Err(format!("row group {place} has {found} column chunks, the schema {wanted} columns")));
         }
-        let mut both = leaves.iter().zip(chunks);
-        both.find_map(|(leaf, chunk)| Some(format!("row group {place}, column {}: {}", leaf.name, chunk.doubt(leaf)?)))
-    };
-    Some(groups.iter().enumerate().find_map(of_group))
+        for (leaf, chunk) in leaves.iter().zip(chunks) {
+            if let Some(why) = chunk.doubt(leaf) {
+                return Some(Err(format!("row group {place}, column {}: {why}", leaf.name)));
+            }
+            if chunk.has_short_bounds(leaf) {
+                readable.extend(&footer[from..footer.len() - chunk.statistics.0]);
+                from = footer.len() - chunk.statistics.1;
+            }
+        }
+    }
+    readable.extend(&footer[from..]);
+    Some(Ok(readable))
 }
 
 #[derive(Default)]
@@ -129,13 +146,14 @@ impl Bounds {
 }
 
 /// The facts of a column chunk. `bounds`, for the current fields of least and greatest value and for the old ones: how many
-/// there are, and the bytes of the shorter one. `levels`: the numbers of counted repetition and definition levels, 0 for
-/// none.
+/// there are, and the bytes of the shorter one. `statistics`: how many bytes of the footer follow where their fields begin,
+/// and where they end. `levels`: the numbers of counted repetition and definition levels, 0 for none.
 #[derive(Default)]
 struct Chunk {
     has_metadata: bool,
     physical: Option<i32>,
     codec: Option<i32>,
+    statistics: (usize, usize),
     bounds: Bounds,
     former_bounds: Bounds,
     has_characters: bool,
@@ -176,6 +194,10 @@ impl Chunk {
     }
 
     fn read_statistics(&mut self, input: &mut Compact) -> Option<()> {
+        if self.statistics != (0, 0) {
+            return None; // pyarrow would take the fields of both
+        }
+        let begin = input.0.len();
         input.fields(|input, kind, id| {
             match (kind, id) {
                 (TEXT, 1 | 2) => self.former_bounds.add(input.text()?),
@@ -183,7 +205,9 @@ impl Chunk {
                 _ => return Some(false),
             }
             Some(true)
-        })
+        })?;
+        self.statistics = (begin, input.0.len() + STOP_BYTES);
+        Some(())
     }
 
     fn read_sizes(&mut self, input: &mut Compact) -> Option<()> {
@@ -197,8 +221,12 @@ impl Chunk {
         })
     }
 
-    fn doubt(&self, leaf: &Leaf) -> Option<&'static str> {
+    fn has_short_bounds(&self, leaf: &Leaf) -> bool {
         let width = leaf.value_bytes();
+        self.bounds.are_below(width) || self.bounds.many < 2 && self.former_bounds.are_below(width)
+    }
+
+    fn doubt(&self, leaf: &Leaf) -> Option<&'static str> {
         let is_wrong = |counted: usize, greatest: usize| counted != 0 && counted != greatest + 1;
         if !self.has_metadata {
             Some("it has no metadata")
@@ -210,7 +238,7 @@ impl Chunk {
             Some("its levels are not those of the schema")
         } else if self.has_characters && leaf.physical != BYTE_ARRAY {
             Some("it counts characters, and is no text")
-        } else if self.bounds.are_below(width) || self.bounds.many < 2 && self.former_bounds.are_below(width) {
+        } else if leaf.physical != FIXED_LEN_BYTE_ARRAY && self.has_short_bounds(leaf) {
             Some("its least or greatest value is cut short")
         } else {
             None

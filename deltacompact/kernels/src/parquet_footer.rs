@@ -199,13 +199,14 @@ impl Footer {
     /// A chunk's statistics, without those that would mislead a reader of the new footer.
     ///
     /// Writers of the old fields for least and greatest value compared signed numbers for every type. Old releases of
-    /// parquet-cpp compared decimals as bytes. NaN has no place in the order of a type.
+    /// parquet-cpp compared decimals as bytes. NaN has no place in the order of a type. On values of a fixed length that are
+    /// cut, pyarrow ends the process.
     pub fn statistics(&self, chunk: &ColumnChunkMetaData) -> Option<Statistics> {
         let found = chunk.statistics()?;
         let column = chunk.column_descr();
         let signed_number = column.sort_order() == SortOrder::SIGNED && !is_bytes(column);
         let trusted = (signed_number || !found.is_min_max_deprecated()) && !self.distrusts_bounds(column);
-        Some(rebuilt(found, trusted && !has_nan(found, column)))
+        Some(rebuilt(found, trusted && !has_nan(found, column) && !is_cut(found, column)))
     }
 
     fn distrusts_bounds(&self, column: &ColumnDescriptor) -> bool {
@@ -377,6 +378,12 @@ fn is_half(column: &ColumnDescriptor) -> bool {
 
 fn half_is_nan(bytes: &[u8]) -> bool {
     bytes.len() == 2 && u16::from_le_bytes([bytes[0], bytes[1]]) & 0x7fff > 0x7c00
+}
+
+fn is_cut(statistics: &Statistics, column: &ColumnDescriptor) -> bool {
+    let Statistics::FixedLenByteArray(of) = statistics else { return false };
+    let bounds = [of.min_bytes_opt(), of.max_bytes_opt()];
+    bounds.into_iter().flatten().any(|bound| (bound.len() as i64) < i64::from(column.type_length()))
 }
 
 fn has_nan(statistics: &Statistics, column: &ColumnDescriptor) -> bool {

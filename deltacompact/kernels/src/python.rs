@@ -28,7 +28,7 @@ mod _kernels {
     use super::fold::Fold;
     #[pymodule_export]
     use super::functions::{
-        buckets, crc32, footer_doubt, group_entries, is_ascending, key_bytes, key_digests, pack_entries, row_bytes, row_sum,
+        buckets, crc32, group_entries, is_ascending, key_bytes, key_digests, pack_entries, readable_footer, row_bytes, row_sum,
         sha1_backend, sort_keys,
     };
     #[pymodule_export]

@@ -210,8 +210,8 @@ pub fn crc32(py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<u32> {
 }
 
 #[pyfunction]
-pub fn footer_doubt(footer: &[u8]) -> Option<String> {
-    footer_guard::doubt(footer)
+pub fn readable_footer<'py>(py: Python<'py>, footer: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    Ok(PyBytes::new(py, &footer_guard::readable(footer).map_err(refuse)?))
 }
 
 #[pyfunction]
