@@ -52,6 +52,11 @@ def text_of_columns(columns: Sequence[ClusterColumn]) -> str:
     return ",".join(map(str, columns))
 
 
+def heaviest(columns: Sequence[ClusterColumn]) -> int:
+    """The place of the first column with the greatest weight. 0: there is none."""
+    return max(range(len(columns)), key=lambda place: columns[place].weight, default=0)
+
+
 def _column(said_by: str, text: str) -> ClusterColumn:
     found = _ITEM.fullmatch(text)
     name = found["quoted"] or found["plain"].strip() if found else ""

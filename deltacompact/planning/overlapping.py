@@ -25,7 +25,7 @@ import pyarrow as pa
 from deltacompact.base.model import INT64_MAX, DataFile, LayoutAccount
 from deltacompact.base.numbers import Ordinal
 from deltacompact.layout.boxes import Boxes, Ranks, boxes_of
-from deltacompact.layout.cluster_by import ClusterColumn, cluster_columns
+from deltacompact.layout.cluster_by import ClusterColumn, cluster_columns, heaviest
 from deltacompact.layout.extents import STAYS, Extents, extents_of
 from deltacompact.layout.overlap import LayoutChoice, RewriteAllowance, to_lay_out
 from deltacompact.layout.value_ranges import ValueRanges, column_bounds, ranges_from
@@ -94,7 +94,8 @@ def overlapping_files(
     ages: Ranks = np.array([*runs, *[now] * len(new)], np.int64)
     laid_out = np.array([_is_by(file, cluster_by) for file in files] + [False] * len(new), bool)
     allowance = None if bound is None else bound.allowance(ages, sizes, ROWS_CHOSEN_MAX - sum(rows for _, rows in new))
-    choice = to_lay_out(boxes, sizes, ages, laid_out, allowance)
+    first = heaviest(columns_of(cluster_by, schema))
+    choice = to_lay_out(boxes, sizes, ages, laid_out, allowance, heaviest=first)
     return LayoutChoice(choice.chosen[: len(files)], choice.waits[: len(files)])
 
 

@@ -28,6 +28,7 @@ from deltacompact.iceberg_modes.rewrite.arrangement import ClusterBy, arrangemen
 from deltacompact.iceberg_modes.rewrite.options import CLUSTER_PROPERTY, RewriteOptions, Strategy
 from deltacompact.iceberg_modes.rewrite.plan import RewritePlan, Worth
 from deltacompact.layout.boxes import Boxes, Ranks
+from deltacompact.layout.cluster_by import heaviest
 from deltacompact.layout.extents import STAYS, extents_of
 from deltacompact.layout.overlap import FileMask, LayoutChoice, RewriteAllowance, to_lay_out
 
@@ -110,8 +111,8 @@ def overlapping_in(
     sizes = _as_laid_out(state)
     times, spent = options.write_amplification_max or AMPLIFICATION_MAX, spent_on(state)
     allowance = RewriteAllowance.over_time(times, spent, sizes * came_since(state, spent))
-    heaviest = max(range(len(options.cluster_by)), key=lambda place: options.cluster_by[place].weight, default=0)
-    return to_lay_out(boxes, sizes, ages_of(state), _laid_out(state, options), allowance, ranked, heaviest)
+    first = heaviest(options.cluster_by)
+    return to_lay_out(boxes, sizes, ages_of(state), _laid_out(state, options), allowance, ranked, first)
 
 
 def _as_laid_out(state: TableState) -> Ranks:
