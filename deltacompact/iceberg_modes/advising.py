@@ -176,7 +176,7 @@ class Adviser:
     def _with_gain(self, advice: Advice, by: Sequence[ClusterColumn]) -> Advice:
         plan, cold = self._plan(by)
         advice = with_gain(advice, by, len(plan.inputs), plan.bytes, expected(plan, self.capacity))
-        return replace(advice, notes=(*advice.notes, *left_alone(len(cold))))
+        return replace(advice, notes=(*advice.notes, *left_alone(len(cold)), *_divided_anew(advice)))
 
     def _plan(self, by: Sequence[ClusterColumn]) -> tuple[RewritePlan, frozenset[str]]:
         """The rewrite of the files that overlap, and those that a layout leaves where they are."""
@@ -187,6 +187,12 @@ class Adviser:
             return plan_rewrite(self.state, options, FileFacts(laid.chosen | laid.waits))
 
         return without_cold(self.store, planned)
+
+
+def _divided_anew(advice: Advice) -> Iterator[str]:
+    """A line on what else could be done where no files overlap."""
+    if not advice.rewrite_files and (advice.saved_s or 0) > 0:
+        yield f"files can be divided anew with rewrite-all=true: a read takes {advice.saved_s:,.2f} core-seconds less"
 
 
 def _groups_per_file(looks: Sequence[Look]) -> int:

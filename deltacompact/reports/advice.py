@@ -60,8 +60,6 @@ def _verdict(advice: Advice, usd_per_core_hour: float | None) -> Iterator[str]:
         return
     if not advice.rewrite_files:
         yield "nothing to do: no files overlap by these columns"
-        if (advice.saved_s or 0) > 0:
-            yield f"dividing them anew, with rewrite-all=true, would save a read {advice.saved_s:,.2f} core-seconds"
         return
     cost = "" if usd_per_core_hour is None else f", {advice.expected.usd(usd_per_core_hour):.4f} USD"
     overlap = f"{counted(advice.rewrite_files, 'file')} overlap, {size(advice.rewrite_bytes)}"

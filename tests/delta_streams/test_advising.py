@@ -186,6 +186,13 @@ def test_the_expectation_holds_for_what_a_compaction_then_writes(lying, small_fi
     assert cost.core_seconds > now.expected.core_seconds == 0
 
 
+def test_no_option_is_named_that_delta_streams_do_not_have(lying, small_files):
+    lying.compact(settings=LOCAL, rows_per_compacted_file=312, cluster_by="x,u")
+    found = lying.advise("x*9,u")
+    assert found.rewrite_files == 0 and found.saved_s > 0
+    assert "nothing to do" in advice_lines(found)[-1] and "rewrite-all" not in "".join(advice_lines(found))
+
+
 def test_files_that_have_to_wait_count_as_rewritten(lying, small_files):
     """Compactions by other columns have used up what may be rewritten: a compaction by x would do nothing now."""
     for column in ("x", "u", "id", "u"):

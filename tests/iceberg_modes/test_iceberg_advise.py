@@ -71,7 +71,9 @@ def test_files_that_lie_well_are_left_alone(table):
     found = table.advise("day")
     assert found.rewrite_files == 0
     assert not found.worth_it
-    assert "nothing to do: no files overlap" in "".join(advice_lines(found))
+    *_, note, verdict = advice_lines(found)
+    assert "nothing to do: no files overlap" in verdict
+    assert "divided anew with rewrite-all=true: a read takes 0.01 core-seconds less" in note
 
 
 def test_clustering_two_columns_is_foreseen_and_pays_after_some_reads(table):
@@ -148,10 +150,10 @@ def test_readers_skip_files_of_nulls_and_nan_by_their_counts(tmp_path):
     for share in (None, float("nan"), 1.0, 2.0):
         lake.append(T, [{"share": share, "note": None}] * 9)
     table = IcebergCatalog(lake.catalog).table(T)
-    assert table.advise("share").notes == ("1 file without bounds of column 'share': readers always open them",)
+    assert table.advise("share").notes[0] == "1 file without bounds of column 'share': readers always open them"
     lake.rewrite(T, rewrite_all=True, max_file_group_input_files=1)  # PyIceberg does not count NaN
     found = table.advise("share,note")
-    assert found.notes == ()
+    assert "bounds" not in "".join(found.notes)
     share = found.outlooks[0].now
     assert share.group_value_share == share.value_share == 0.25
     assert table.advise("note").rewrite_files == 0  # nobody is told to rewrite it for bounds that it cannot have
