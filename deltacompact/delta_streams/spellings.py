@@ -8,40 +8,79 @@ string, none     day=1                       day=01            another value
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+import threading
+from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow as pa
 
 from deltacompact.base.errors import SchemaError
-from deltacompact.base.model import Partition
+from deltacompact.base.model import Partition, partition_text
 from deltacompact.tabular.partition_texts import partition_scalar
 
 Values = tuple[pa.Scalar | str | None, ...]
 Types = Mapping[str, pa.DataType]
 """The types of partition columns by name. The others are compared as texts."""
 
+_LISTED_AGAIN_AFTER_S = 60.0
+"""After this time the partitions are listed again for a new one. A process may begin thousands."""
+
 
 class Spellings:
-    """The partitions of a table, as of a listing at `listed_s`, by their values. New ones are added."""
+    """The partitions of a table by their values: as of the last listing, and those that this process has begun since.
 
-    def __init__(self, partitions: Iterable[Partition], listed_s: float) -> None:
-        self.listed_s = listed_s
-        self._partitions = dict.fromkeys(partitions)
+    The threads of a process share it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._listed_s = -math.inf
+        self._partitions: dict[Partition, None] = {}
         self._types: Types | None = None
         self._of_values: dict[Values, Partition] = {}
 
-    def other(self, partition: Partition, types: Types) -> Partition | None:
-        """The partition that has the same values in other texts. None: there is none, and this one is added."""
-        if types != self._types:
-            self._of_values = {_values(known, types): known for known in self._partitions}
-            self._types = types
-        if partition in self._partitions:
+    def remember(self, listed: Iterable[Partition], now_s: float) -> None:
+        """These are all partitions, as of now."""
+        with self._lock:
+            self._partitions = dict.fromkeys(listed)
+            self._listed_s = now_s
+            self._types = None
+
+    def other(
+        self,
+        partition: Partition,
+        types: Types,
+        now_s: float,
+        list_again: Callable[[], object],
+        exists: Callable[[Partition], bool],
+    ) -> Partition | None:
+        """The partition that has the same values in other texts. None: there is none; this one is known from now on.
+
+        `list_again` remembers a listing. It is asked once a minute, and for each text that is not the usual one of its
+        value: other processes mostly begin partitions by the usual text.
+        """
+        with self._lock:
+            values = _values(partition, types)
+            if now_s > self._listed_s + _LISTED_AGAIN_AFTER_S or not _is_usual(partition, values):
+                list_again()
+            if types != self._types:
+                self._of_values = {_values(known, types): known for known in self._partitions}
+                self._types = types
+            if partition in self._partitions:
+                return None
+            known = self._of_values.get(values)
+            if known is not None and exists(known):
+                return known
+            self._of_values[values] = partition
+            self._partitions[partition] = None
             return None
-        known = self._of_values.setdefault(_values(partition, types), partition)
-        if known != partition:
-            return known
-        self._partitions[partition] = None
-        return None
+
+
+def _is_usual(partition: Partition, values: Values) -> bool:
+    texts = (text for _, text in partition.values)
+    return all(
+        isinstance(value, str) or partition_text(value) == text for text, value in zip(texts, values, strict=True)
+    )
 
 
 def _values(partition: Partition, types: Types) -> Values:

@@ -10,7 +10,7 @@ Readers, compactions and vacuums find streams here. Users have the catalog: see 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -90,14 +90,9 @@ class Streams(Tables):
     def remember_fitting(self, table_id: str, columns: pa.Schema) -> None:
         self._fitting[table_id] = columns
 
-    def spellings(self, table_id: str) -> Spellings | None:
+    def spellings(self, table_id: str) -> Spellings:
         """The partitions as this process last listed them for a writer, and those that it has begun since."""
-        return self._spellings.get(table_id)
-
-    def remember_partitions(self, table_id: str, partitions: Sequence[Partition]) -> Spellings:
-        """Remember a listing as of now."""
-        found = self._spellings[table_id] = Spellings(partitions, self.clock())
-        return found
+        return self._spellings.setdefault(table_id, Spellings())
 
     def partition(self, table_id: str, values: Mapping[str, Any] | Partition | None) -> Partition:
         """A partition that exists. Raises NotFoundError."""

@@ -1,6 +1,7 @@
 """The first files of a partition fit the other partitions, so that the table can be read as a whole."""
 
 import datetime
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
 import pyarrow as pa
@@ -10,10 +11,13 @@ import pytest
 from counting_store import CountingStore
 from hypothesis import given
 from hypothesis import strategies as st
+from stores import InterceptedStore
 
 import deltacompact
-from deltacompact.base.errors import InputError, SchemaError
+from deltacompact.base.errors import InputError, SchemaError, StoreError
+from deltacompact.base.model import Partition
 from deltacompact.delta_streams.appending.other_partitions import OtherPartitions
+from deltacompact.delta_streams.spellings import Spellings
 from deltacompact.storage.memory import MemoryStore
 
 VALUES = {
@@ -347,3 +351,50 @@ def test_a_thousand_new_partitions_are_not_listed_a_thousand_times_and_late_ones
     now_s[0] += 120
     with pytest.raises(SchemaError, match="p=020 has the value of partition p=20"):
         orders.append(pa.table({"id": [1], "p": [20]}), {"p": "020"})
+
+
+def test_an_unusual_text_is_compared_with_partitions_that_another_process_has_just_begun():
+    store = MemoryStore()
+    orders, others = (deltacompact.DeltaStreamCatalog(store) for _ in range(2))
+    rows = pa.table({"id": [1], "p": [1]})
+    table = orders.create_table("orders", ["p"], ["id"])
+    table.append(pa.table({"id": [1], "p": [5]}), {"p": "5"})
+    others.table("orders").append(rows, {"p": "1"})
+    with pytest.raises(SchemaError, match="p=01 has the value of partition p=1"):
+        table.append(rows, {"p": "01"})
+
+
+def test_a_partition_that_was_never_begun_is_in_nobodys_way():
+    """The append to it failed, so it hid the one that was begun instead."""
+    failing = set()
+
+    def intercept(kind, path, ask):
+        if kind in failing:
+            raise StoreError("503")
+        return ask()
+
+    store = InterceptedStore(MemoryStore(), intercept)
+    orders = deltacompact.DeltaStreamCatalog(store).create_table("orders", ["p"], ["id"])
+    rows = pa.table({"id": [1], "p": [1]})
+    orders.append(pa.table({"id": [1], "p": [5]}), {"p": "5"})
+    failing.add("put_if_absent")
+    with pytest.raises(StoreError):
+        orders.append(rows, {"p": "01"})
+    failing.clear()
+    orders.append(rows, {"p": "1"})
+    with pytest.raises(SchemaError, match="p=001 has the value of partition p=1"):
+        orders.append(rows, {"p": "001"})
+
+
+def test_threads_begin_partitions_side_by_side():
+    """One of them went through the partitions while another one added its own."""
+    spellings, types = Spellings(), {"p": pa.int64()}
+    spellings.remember([Partition((("p", str(number)),)) for number in range(20_000)], 1e9)
+    news = [Partition((("p", str(20_000 + number % 10)),)) for number in range(40)]
+
+    def begun(new):
+        return spellings.other(new, types, 1e9, pytest.fail, pytest.fail)
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(begun, news)) == [None] * 40
+    assert spellings.other(Partition((("p", "07"),)), types, 1e9, list, lambda known: True) is not None

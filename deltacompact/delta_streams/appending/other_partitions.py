@@ -33,8 +33,6 @@ _REFUSING_MAX = 2
 """How many of the last partitions refuse files, before the table does."""
 _COMPARED_MAX = 8
 """With how many of the last partitions files are compared, if these lack a part of what is new: each costs requests."""
-_LISTED_AGAIN_AFTER_S = 60.0
-"""After this time the partitions are listed again for a new one. A process may begin thousands."""
 _AS_A_WHOLE = "so the table could not be read as a whole"
 _OTHER_VALUE = "give the partition another value, or write into another table"
 _LIKELY = (pa.null(), pa.int64(), pa.date32(), pa.timestamp("us"), pa.float64(), pa.bool_(), pa.string())
@@ -55,7 +53,7 @@ class OtherPartitions:
         paths, keys = TablePaths.of(self.table_id), self.catalog.known_table(self.table_id).partition_keys
         stats = self.catalog.store.list(paths.partitions) if keys else ()
         found = [mark for stat in stats if (mark := paths.partition_of(stat.path, keys)) is not None]
-        self.catalog.remember_partitions(self.table_id, found)
+        self.catalog.spellings(self.table_id).remember(found, self.catalog.clock())
         return [partition for partition in reversed(found) if partition != self.partition]
 
     def with_columns(self, partitions: Sequence[Partition]) -> Iterator[tuple[Partition, StreamShape]]:
@@ -115,12 +113,11 @@ class OtherPartitions:
         types = {name: type_ for name, type_ in types.items() if not column_types.is_string(type_)}
         if not types:
             return
-        known = self.catalog.spellings(self.table_id)
-        if known is None or self.catalog.clock() > known.listed_s + _LISTED_AGAIN_AFTER_S:
-            self.listed()
-            known = self.catalog.spellings(self.table_id)
-        other = known.other(self.partition, types) if known else None
-        if other is not None and self.catalog.log(self.table_id, other).exists():
+        catalog, table_id = self.catalog, self.table_id
+        spellings, now_s = catalog.spellings(table_id), catalog.clock()
+        exists = lambda partition: catalog.log(table_id, partition).exists()  # noqa: E731
+        other = spellings.other(self.partition, types, now_s, self.listed, exists)
+        if other is not None:
             raise SchemaError(
                 f"partition {self.partition} has the value of partition {other}, in another text: append to that one, "
                 "or a key could live in both"
