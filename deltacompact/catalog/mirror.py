@@ -75,9 +75,9 @@ def mirror(
 
     def check_source(known: Bookmark[Any] | None, table: IcebergTable | None) -> None:
         _check_target(target, source.table_id, into.table_id, known)
-        if known is None or known.into is None:
+        if known is None or known.into is None:  # an old table has no id that a bookmark could tell
             _check_way(source, into, target)
-        else:
+        if known is not None:
             _check_terms(known, terms, source.table_id, into.table_id)
         if table is not None and known is not None and known.schema_id is not None:
             _check_names(table, known.schema_id, sink, into.table_id, chosen.get("columns"))

@@ -1220,6 +1220,24 @@ def test_a_first_batch_whose_run_died_is_not_done_by_a_run_that_asks_for_somethi
     assert sum(len(made.tokens) for made in history) == 1 if into == "stream" else len(history) == 1, "once"
 
 
+def test_a_first_batch_of_a_mirror_of_an_earlier_release_is_not_done_with_another_filter(source, tmp_path):
+    """Its table has no id of its creation that the bookmark could tell, so the filter was not looked at either."""
+    mirror_of(tmp_path)
+    (document,) = (tmp_path / "mirror").glob("*/table.json")
+    declared = json.loads(document.read_text())
+    del declared["creation"]
+    document.write_text(json.dumps(declared))
+    target = deltacompact.open_catalog(tmp_path / "mirror").table(document.parent.name)
+    with pytest.raises(KeyboardInterrupt), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(type(source.table), "commit_bookmark", raises(KeyboardInterrupt))
+        mirror(source.table, target, "b", where="id > 1", from_="1999-01-01")
+    (given,) = source.table.bookmarks()
+    assert given.into is None
+    with pytest.raises(InputError, match=r"puts --where 'id > 1' into .* take all rows anew"):
+        mirror(source.table, target, "b", from_="1999-01-01")
+    mirror(source.table, target, "b", where="id > 1", from_="1999-01-01")
+
+
 def test_a_first_batch_that_its_mirror_refuses_may_be_asked_for_in_other_words(source, tmp_path):
     target = deltacompact.open_catalog(tmp_path / "mirror").create_table("m", primary_keys=["id"])
     with pytest.raises(KeyboardInterrupt), pytest.MonkeyPatch.context() as patched:
