@@ -27,7 +27,7 @@ from deltacompact.delta_streams.idle_streams import idle_streams
 from deltacompact.delta_streams.partition import DeltaStreamPartition
 from deltacompact.delta_streams.snapshots import OtherWork
 from deltacompact.delta_streams.streams import Streams
-from deltacompact.delta_streams.table_documents import check_keys, clustering_of, no_keys_yet
+from deltacompact.delta_streams.table_documents import check_keys, check_sort_keys, clustering_of, no_keys_yet
 from deltacompact.planning.lanes import Lane, lanes
 from deltacompact.planning.marking import marking
 from deltacompact.planning.plan import Capacity, CompactionPlan
@@ -194,6 +194,8 @@ def _keys(
         primary_keys = table.keys.primary
     keys = TableKeys.of(primary_keys, sort_keys)
     check_keys(table, keys)
+    if table.keys is None:
+        check_sort_keys(keys, table.partition_keys)
     return table.keys or keys
 
 

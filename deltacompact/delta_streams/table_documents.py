@@ -106,11 +106,8 @@ def check_sort_keys(keys: TableKeys, partition_keys: Sequence[str]) -> None:
 
 
 def check_keys(table: Table, keys: TableKeys | None) -> None:
-    """Raise InputError for keys other than the table's, and for unusable sort keys of a table that has no keys yet."""
-    if keys is None or keys == table.keys:
-        return
-    if table.keys is None:
-        check_sort_keys(keys, table.partition_keys)
+    """Raise InputError for keys other than the table's. A table without keys may get any."""
+    if keys is None or table.keys is None or keys == table.keys:
         return
     if keys.primary != table.keys.primary:
         raise InputError(

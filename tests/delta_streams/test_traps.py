@@ -109,6 +109,12 @@ def test_trap_2_a_table_of_an_earlier_release_with_such_a_sort_key_is_still_ther
     catalog.append("t", pa.table({"k": [1], "day": ["a"]}), {"day": "a"})
     assert read_both_ways(catalog) == [{"k": 1, "day": "a"}]
     run(catalog, primary_keys=["k"], sort_keys=["day"])
+    catalog.declare_table(
+        "d", ["day"], tombstone_retention=None
+    )  # a run that was killed after it had created the destination
+    catalog.declare_source("d", "t")
+    run(catalog, destination_compacted_table_id="d")
+    assert catalog.known_table("d").keys == catalog.known_table("t").keys
 
 
 def test_trap_3_a_late_older_event_does_not_overwrite_a_newer_compacted_row() -> None:
