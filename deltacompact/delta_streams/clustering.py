@@ -28,17 +28,19 @@ def check_clustering(table: Table, cluster_by: str, schemas: Iterable[pa.Schema]
     """Raise InputError for a column whose values have no order.
 
     `schemas`: those of the partitions' rows. `is_all`: refuse a column, too, that none of them has and the table does
-    not declare, or that lies in a struct. Without schemas, nothing is checked.
+    not declare. Without schemas, nothing is checked.
     """
     columns = cluster_columns("cluster_by", clustering_of(cluster_by, table.partition_keys))
     found: dict[str, list[pa.DataType]] = {}
     for field in (field for schema in schemas for field in schema) if columns else ():
         found.setdefault(field.name, []).append(field.type)
     for name in (column.name for column in columns):
-        if is_all and found and name not in found and name not in (table.columns or pa.schema([])).names:
-            top = name.partition(".")[0]
-            why = "name one at the top level" if top in found else column_meant(name, sorted(found))
-            raise InputError(f"cluster_by: table {table.table_id!r} has no column {name!r}: {why}")
+        if name not in found:
+            in_struct = any(map(pa.types.is_struct, found.get(name.partition(".")[0], ())))
+            may_come = not (is_all and found) or name in (table.columns or pa.schema([])).names
+            if in_struct or not may_come:
+                why = "name one at the top level" if in_struct else column_meant(name, sorted(found))
+                raise InputError(f"cluster_by: table {table.table_id!r} has no column {name!r}: {why}")
         for type_ in found.get(name, ()):
             if not pa.types.is_null(type_) and not has_order(stored_type(type_)):
                 where = f"column {name!r} of table {table.table_id!r}"

@@ -721,3 +721,11 @@ def test_rows_of_eight_times_the_memory_are_laid_out_a_part_at_a_time(tmp_path, 
     assert max(peaks) < size / 2
     files = list(compacted_files(deltacompact.open_catalog(tmp_path)))
     assert not overlap(files, "x").any()
+
+
+def test_a_declared_column_in_a_struct_is_refused_too():
+    """Every compaction would cluster by a column of nulls."""
+    catalog = created("s.a")
+    catalog.append("t", pa.table({"id": [1], "s": [{"a": 1}]}))
+    with pytest.raises(InputError, match=r"no column 's\.a': name one at the top level"):
+        compacted(catalog)
