@@ -169,4 +169,5 @@ def _neighbour(bound: pa.Scalar | None, towards: float) -> pa.Scalar | None:
     doubles as float32: 0.1 lies outside of 0.1f to 0.1f, and `isin([0.1])` is true for 0.1f."""
     if bound is None:
         return None
-    return pa.scalar(np.nextafter(np.float32(bound.as_py()), np.float32(towards)), pa.float32())
+    with np.errstate(over="ignore"):  # infinity follows the greatest value
+        return pa.scalar(np.nextafter(np.float32(bound.as_py()), np.float32(towards)), pa.float32())

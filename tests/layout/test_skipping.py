@@ -8,6 +8,7 @@ from decimal import Decimal
 from functools import reduce
 from operator import and_, or_
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -161,7 +162,10 @@ def test_bounds_that_contradict_each_other_and_filters_that_do_not_fit_skip_noth
     assert may_match(pc.field("y") > 5, FLOATS, [{"x": KnownColumn(**FROM_1_TO_3)}]) == [True]
 
 
-@pytest.mark.parametrize("value", [0.1, -0.1, 0.7, 1e-45, 3e38, -3e38, 1e300, math.inf, -math.inf])
+FLOAT_MAX = float(np.finfo(np.float32).max)
+
+
+@pytest.mark.parametrize("value", [0.1, -0.1, 0.7, 1e-45, FLOAT_MAX, -FLOAT_MAX, 3e38, 1e300, math.inf, -math.inf])
 def test_a_set_of_doubles_holds_the_float32_next_to_each(value):
     """0.1f is a little more than 0.1. A file of it was skipped, and a file of 0.1f and 0.5f was not."""
     files, wanted = [pa.table({"f": pa.array(some, pa.float32())}) for some in ([value], [value, 0.5])], [value]
