@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltacompact.layout.heat import SOURCES_MAX, Heat, SourcedRead, heat_document, heat_from_document
+from deltacompact.layout.heat import Heat, SourcedRead, heat_document, heat_from_document
 from deltacompact.layout.reads import HALF_LIFE_S, Read, columns_asked, heat_of
 
 NOW = 1_795_400_000.0
@@ -45,7 +45,13 @@ def test_however_reads_are_told_their_heat_is_that_of_all(reads, steps):
     assert heat_from_document(json.loads(json.dumps(heat_document(heat)))) == heat
 
 
-def test_what_grows_for_months_is_forgotten():
+def test_a_folder_of_many_logs_adds_nothing_when_it_is_given_again():
+    """Of more than 1,000 logs the others were forgotten, and their reads counted again."""
+    logs = [told(0, "day", source=f"app {number}") for number in range(1_500)]
+    assert Heat().with_reads(logs, NOW).with_reads(logs, NOW).columns == {"day": 1_500.0}
+
+
+def test_what_grows_for_months_is_forgotten(monkeypatch):
     heat = Heat()
     for day in range(400):
         heat = heat.with_reads(
@@ -53,8 +59,9 @@ def test_what_grows_for_months_is_forgotten():
         )
     assert len(heat.columns) <= 71  # 2^-10
     assert len(heat.taken) <= 56
-    many = [told(0, "day", source=f"app {number}") for number in range(SOURCES_MAX + 500)]
-    assert len(Heat().with_reads(many, NOW).taken) == SOURCES_MAX
+    monkeypatch.setattr("deltacompact.layout.heat.SOURCES_MAX", 100)
+    many = [told(0, "day", source=f"app {number}") for number in range(150)]
+    assert len(Heat().with_reads(many, NOW).taken) == 100
 
 
 def test_a_clock_that_went_ahead_costs_a_decay_and_no_more():
