@@ -230,13 +230,14 @@ class JobRunWork:
         return showing.error
 
     def _trouble_of(self, showing: Showing, error: NotShown) -> Trouble:
-        """The trouble of showing before this try: it began with the first try. The trouble of a session is another."""
-        run = self._held.run
-        if run.unshown and run.trouble is not None:
+        """The trouble of showing before this try: it began with the first try. The trouble of a session is another, and
+        so is that of a lake that did not say whether the table is published: its answer counts as a round."""
+        run, rounds = self._held.run, int(showing.target is not None)
+        if run.unshown and run.trouble is not None and run.trouble.rounds >= rounds:
             return run.trouble
         assert error.cause is not None
         began_s = self._means.clock() - showing.lasted_s
-        return Trouble(error.cause, error.text, began_s, 0, began_s)
+        return Trouble(error.cause, error.text, began_s, 0, began_s, rounds)
 
     def _failed_by(self, error: Exception) -> None:
         """Count an error that does not pass. End the job run after enough of them, and at once if one of its records

@@ -1227,8 +1227,10 @@ def test_a_published_table_that_hangs_is_one_that_does_not_answer_and_others_hav
     assert world.run.state is JobRunState.SUCCEEDED and shown.asked and not hung.is_set()
 
 
-def test_a_lake_that_does_not_say_whether_a_table_is_published_is_waited_for_as_by_a_session(world, monkeypatch):
-    """Tables that are not published had failed after 15 minutes, too."""
+@pytest.mark.parametrize("tries", [0, 3])
+def test_a_lake_that_does_not_say_whether_a_table_is_published_is_waited_for_as_by_a_session(world, monkeypatch, tries):
+    """Tables that are not published had failed after 15 minutes, too, and those that are had no second try after it."""
+    shown = Shown(world, monkeypatch, *[StoreError("503")] * (tries - 1)) if tries else None
     until_s, opens = world.clock.now_s + 2000.0, showing.open_catalog
 
     def opened(uri):
@@ -1241,8 +1243,24 @@ def test_a_lake_that_does_not_say_whether_a_table_is_published_is_waited_for_as_
     world.append(1)
     world.submit()
     world.work_until_it_ends()
-    assert world.clock.now_s > until_s
+    assert world.clock.now_s > until_s and (shown is None or len(shown.asked) == tries)
     assert world.run.state is JobRunState.SUCCEEDED and not world.run.unshown
+
+
+def test_a_lake_that_answers_now_and_then_does_not_begin_the_time_of_the_published_table_anew(world, monkeypatch):
+    shown, opens, asked = Shown(world, monkeypatch, *[StoreError("503")] * 1000), showing.open_catalog, []
+
+    def opened(uri):
+        asked.append(uri)
+        if len(asked) % 2:
+            raise StoreError("503")
+        return opens(uri)
+
+    monkeypatch.setattr(showing, "open_catalog", opened)
+    world.append(1)
+    world.submit()
+    world.work_until_it_ends()
+    assert world.run.state is JobRunState.FAILED and 1 < len(shown.asked) < 30
 
 
 def test_who_gives_up_at_once_waits_for_a_published_table_that_is_slow(world, monkeypatch):
