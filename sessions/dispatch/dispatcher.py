@@ -17,6 +17,7 @@ SIGTERM drains: running groups may end, then leases are given back. A second sig
 from __future__ import annotations
 
 import logging
+import math
 import os
 import socket
 import threading
@@ -60,12 +61,15 @@ class _Holding:
     held: HeldJobRun
     thread: threading.Thread
     renewed_s: float
+    tried_s: float = -math.inf
     renewal: threading.Thread | None = None
 
     def is_due(self, every_s: float) -> bool:
-        """Whether the lease must be renewed, and nobody does that now."""
+        """Whether the lease must be renewed, nobody does that now, and nobody has tried a moment ago."""
         under_way = self.renewal is not None and self.renewal.is_alive()
-        return not self.held.lost and not under_way and time.monotonic() - self.renewed_s >= every_s
+        now_s, pause_s = time.monotonic(), min(_TROUBLED_FOR_S, every_s / 2)
+        is_time = now_s - self.renewed_s >= every_s and now_s - self.tried_s >= pause_s
+        return not self.held.lost and not under_way and is_time
 
 
 class Dispatcher:
@@ -294,9 +298,14 @@ class Dispatcher:
         with self._lock:
             due = [holding for holding in self._holding.values() if holding.is_due(self._settings.lease_s / 3)]
         for holding in due:
+            holding.tried_s = time.monotonic()
             renewal = threading.Thread(target=self._renew, args=(holding,), name="renew", daemon=True)
-            renewal.start()
-            holding.renewal = renewal
+            try:
+                renewal.start()
+            except RuntimeError:  # no thread is left here: one after another is better than none
+                self._renew(holding)
+            else:
+                holding.renewal = renewal
 
     @staticmethod
     def _renew(holding: _Holding) -> None:

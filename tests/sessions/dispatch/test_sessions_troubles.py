@@ -987,14 +987,20 @@ def test_a_mark_of_a_life_that_never_began_goes_after_an_hour(tmp_path, monkeypa
     dispatcher._launcher.close()
 
 
-def test_a_lease_whose_renewal_hangs_costs_no_other_job_run_its_lease(world):
+def dispatcher_with(world, *leases):
+    """A dispatcher whose leases, of run-1 and so on, must be renewed."""
     intake = Intake(world.queue, world.state, AllowList(("/lake",)))
     dispatcher = Dispatcher(world.queue, intake, world.state, world.means)
+    for number, held in enumerate(leases, 1):
+        dispatcher._holding[f"run-{number}"] = dispatcher_module._Holding(held, threading.current_thread(), -1e9)
+    return dispatcher
+
+
+def test_a_lease_whose_renewal_hangs_costs_no_other_job_run_its_lease(world):
     hung, renewed, begun = threading.Event(), threading.Event(), []
     slow = SimpleNamespace(lost=False, renew=lambda: begun.append("slow") or hung.wait(20))
     quick = SimpleNamespace(lost=False, renew=lambda: begun.append("quick") or renewed.set())
-    for name, held in (("slow", slow), ("quick", quick)):
-        dispatcher._holding[name] = dispatcher_module._Holding(held, threading.current_thread(), -1e9)
+    dispatcher = dispatcher_with(world, slow, quick)
     renewing = threading.Thread(target=dispatcher._renew_for_ever)
     renewing.start()
     try:
@@ -1004,6 +1010,27 @@ def test_a_lease_whose_renewal_hangs_costs_no_other_job_run_its_lease(world):
         dispatcher._gone.set()
         hung.set()
         renewing.join()
+
+
+def test_a_renewal_that_fails_is_tried_again_after_a_pause(world):
+    """Ten requests a second for each lease, from a store that throttles."""
+    dispatcher = dispatcher_with(world, held := Mock(lost=False, **{"renew.side_effect": StoreError("slow down")}))
+    for _ in range(10):
+        dispatcher._renew_due()
+        dispatcher._holding["run-1"].renewal.join()
+    assert held.renew.call_count == 1
+    dispatcher._holding["run-1"].tried_s -= 1.0
+    dispatcher._renew_due()
+    dispatcher._holding["run-1"].renewal.join()
+    assert held.renew.call_count == 2
+
+
+def test_leases_are_renewed_where_no_thread_is_left(world, monkeypatch):
+    dispatcher = dispatcher_with(world, held := Mock(lost=False))
+    monkeypatch.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
+    dispatcher._renew_due()
+    dispatcher._renew_due()
+    assert held.renew.call_count == 1
 
 
 # --- the policy ----------------------------------------------------------------------------------------------------
