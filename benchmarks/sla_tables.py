@@ -53,7 +53,7 @@ ALL_SIZES = Sizes(
 LARGE = Sizes(
     {"narrow": (7.5, 7.9), "medium": (7.0, 7.3), "wide": (6.4, 6.65)},
     most_bytes=3_000_000_000,
-    shares=(-0.6, -0.1),
+    shares=(-1.7, -0.5),
     newest=0.3,
     texts=0.0,
 )
