@@ -183,7 +183,7 @@ class Adviser:
         options = rewrite_options({"cluster-by": ",".join(map(str, by))}, self.state.metadata.properties)
 
         def planned(cold: frozenset[str]) -> RewritePlan:
-            laid = badly_laid(self.state, options, cold)
+            laid = badly_laid(self.state, options, FileFacts(cold=cold))
             return plan_rewrite(self.state, options, FileFacts(laid.chosen | laid.waits))
 
         return without_cold(self.store, planned)

@@ -16,7 +16,9 @@ from pyiceberg.types import LongType, NestedField, TimestampType
 
 from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg import IcebergCatalog
-from deltacompact.iceberg_modes.rewrite.choosing import RewriteReason
+from deltacompact.iceberg_modes.rewrite.choosing import FileFacts, RewriteReason
+from deltacompact.iceberg_modes.rewrite.laid_out import badly_laid
+from deltacompact.iceberg_modes.rewrite.options import rewrite_options
 from deltacompact.iceberg_modes.rewrite.plan_document import plan_document, plan_from_json
 from deltacompact.reports.iceberg_table import branch_contents
 from deltacompact.storage.checksummed import with_checksum
@@ -247,6 +249,19 @@ def test_other_columns_are_another_layout(lake):
     rewrite(lake, "day")
     assert rewrite(lake, "link").files_in > 3
     assert rewrite(lake, "link").nothing_to_do
+
+
+def test_files_that_overlap_only_those_that_stay_are_chosen_once(lake):
+    """Four files that stay meet the outputs by price in each run."""
+    filled(lake, [(0, 10)] * 4)
+    staying = frozenset(paths(lake))
+    for seed in range(4):
+        lake.append(T, rows(np.random.default_rng(seed), (10, 20)))
+    assert rewrite(lake, "price", where="day >= 10").files_in == 4
+    assert rewrite(lake, "price", where="day >= 10").nothing_to_do
+    options = rewrite_options(OPTIONS | {"cluster-by": "price"}, {})
+    assert badly_laid(lake.state(T), options, FileFacts(busy=staying)).chosen == frozenset()
+    assert badly_laid(lake.state(T), options).chosen >= staying
 
 
 def test_show_has_the_depth_of_a_clustered_table(lake):

@@ -107,6 +107,16 @@ def candidates(
     return tasks, stays
 
 
+def may_be_laid_out(state: TableState, options: RewriteOptions, facts: FileFacts) -> list[ManifestEntry]:
+    """The files whose rows may get another order. The others stay, whatever they overlap."""
+    through = compared_through(state)
+    return [
+        entry
+        for entry in state.data
+        if entry.file.path not in facts.cold and _left_alone(entry, options, facts, through) is None
+    ]
+
+
 def _left_alone(
     entry: ManifestEntry, options: RewriteOptions, facts: FileFacts, through: int | None
 ) -> RewriteReason | None:

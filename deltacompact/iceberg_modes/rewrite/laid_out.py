@@ -25,6 +25,7 @@ from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes.rewrite.arrangement import ClusterBy, arrangement_of
+from deltacompact.iceberg_modes.rewrite.choosing import NO_FACTS, FileFacts, may_be_laid_out
 from deltacompact.iceberg_modes.rewrite.options import CLUSTER_PROPERTY, RewriteOptions, Strategy
 from deltacompact.iceberg_modes.rewrite.plan import RewritePlan, Worth
 from deltacompact.layout.boxes import Boxes, Ranks
@@ -52,15 +53,16 @@ class BadlyLaid:
 
 
 def badly_laid(
-    state: TableState, options: RewriteOptions, cold: frozenset[str] = frozenset(), worth: Worth | None = None
+    state: TableState, options: RewriteOptions, facts: FileFacts = NO_FACTS, worth: Worth | None = None
 ) -> BadlyLaid:
-    """The files to lay out anew. `cold` files stay, and so do files that overlap only cold ones.
+    """The files to lay out anew. A file that overlaps only such as stay for other reasons (`facts`) stays as well: each
+    run would find it again.
 
     If `write-amplification-max` leaves partitions for later runs, those with the greatest `worth` come first, without
     it those that overlap most.
     Raises InputError naming a column that has no order, or is unknown.
     """
-    state = replace(state, data=tuple(entry for entry in state.data if entry.file.path not in cold))
+    state = replace(state, data=tuple(may_be_laid_out(state, options, facts)))
     columns = () if options.rewrite_all else _columns(state.metadata, options)
     if not columns:
         return BadlyLaid()

@@ -86,11 +86,14 @@ def _plan(
     if facts.only is not None:
         return with_extents(plan_rewrite(state, options, facts, **places), state)
     if options.where is not None:
-        facts = replace(facts, wanted=call.table.may_match(options.where))
+        may_match = call.table.may_match(options.where)
+        wanted = frozenset(entry.file.path for entry in state.data if may_match(entry.file))
+        facts = replace(facts, wanted=lambda file: file.path in wanted)
 
     def planned(cold: frozenset[str]) -> RewritePlan:
-        laid = badly_laid(state, options, cold, places.get("worth"))
-        all_facts = replace(facts, overlapping=laid.chosen | cold, waiting=laid.waits, cold=cold)
+        known = replace(facts, cold=cold)
+        laid = badly_laid(state, options, known, places.get("worth"))
+        all_facts = replace(known, overlapping=laid.chosen | cold, waiting=laid.waits)
         return plan_rewrite(state, options, all_facts, **places)
 
     if not options.arranges or options.rewrite_all:
