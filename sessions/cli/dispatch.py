@@ -261,7 +261,7 @@ def dispatcher_of(
     here = LocalLauncher(logs_folder, run_group, preloaded, in_state, temporary)
     means = Means(
         Planner(rates, starts, offers, sessions_max, ours.prices_dated, lambda: admission.busy_slots, clock=clock),
-        Launchers({"local": here, **ours.in_background}, here.ready),
+        Launchers({"local": here, **ours.in_background}, here.ready, here.part_with_log),
         admission,
         rates,
         starts,

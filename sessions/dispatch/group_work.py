@@ -188,11 +188,12 @@ class GroupWork:
     def _end_launch(self, group: HeldGroup) -> None:
         """Keep the group's log, then terminate its process or cluster."""
         assert group.launched is not None and group.log is not None
-        group.log.keep()
+        is_copied = group.log.keep()
         try:
             self.means.launcher.terminate(group.launched)
         except StoreError as error:
             _LOG.error("%s may still run, the reaper looks after it: %s", group.launched, one_line(error))
+        self.means.launcher.part_with_log(group.launched, is_copied)
 
     def _leave(self, group: HeldGroup) -> None:
         """Give the group's place to others."""

@@ -5,7 +5,7 @@
     a cluster                           the last 64 KiB of its log, before the cluster is terminated
 
 If a process is killed, its dispatcher copies the log. If the machine is lost, so are at most 30 s of the log. If a log
-cannot be copied, a warning names it, and the work goes on.
+cannot be copied, a warning names it, the file of a process stays, and the work goes on.
 """
 
 from __future__ import annotations
@@ -48,17 +48,20 @@ class LogKeeper:
         if self._is_process and self._clock() - self._kept_s >= _KEPT_EVERY_S:
             self.keep()
 
-    def keep(self) -> None:
+    def keep(self) -> bool:
+        """Copy the log. Returns whether the state has it now."""
         self._kept_s = self._clock()
         try:
             if self._is_in_the_state():
-                return
+                return True
             printed = self._launchers.logs(self._group_id).encode(errors="replace")[-_KEPT_BYTES:]
             if printed and printed != self._kept:
                 self._state.store.put(log_path(self._group_id), printed)
                 self._kept = printed
+            return True
         except (DeltaCompactError, OSError) as error:
             _LOG.warning("what %s printed could not be kept: %s", self._group_id, one_line(error))
+            return False
 
     def _is_in_the_state(self) -> bool:
         """Whether the process writes its log where copies lie: the file is there, and we did not put it."""

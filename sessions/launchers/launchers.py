@@ -38,12 +38,19 @@ _FAILED = 1
 class Launchers:
     """Launchers by the names that plans use. Raises KeyError for a launcher that this dispatcher does not have.
 
-    `ready` returns when this machine can launch. The wait for that is not part of a job run.
+    `ready` returns when this machine can launch. The wait for that is not part of a job run. `part_with_log` is told
+    the id of a group that was terminated, and whether its log was copied. The log of a cluster went with it.
     """
 
-    def __init__(self, by_name: Mapping[str, Launcher], ready: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        by_name: Mapping[str, Launcher],
+        ready: Callable[[], None] = lambda: None,
+        part_with_log: Callable[[str, bool], None] = lambda group_id, is_copied: None,
+    ) -> None:
         self._by_name = by_name
         self.ready = ready
+        self.part_with_log = part_with_log
         self._of_group: dict[str, Launcher] = {}
 
     @property

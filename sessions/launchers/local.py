@@ -15,6 +15,7 @@ its groups work on until they see that they were superseded.
 from __future__ import annotations
 
 import contextlib
+import logging
 import multiprocessing
 import os
 import signal
@@ -32,6 +33,8 @@ from deltacompact.base.errors import StoreError
 from deltacompact.base.wording import one_line
 from sessions.base.exhaustion import exhausted
 from sessions.launchers.launcher import GroupSpec, GroupState, GroupStatus
+
+_LOG = logging.getLogger("sessions")
 
 RunGroup = Callable[[str, str, str, int], int]
 """(state, job run, group, epoch) -> exit status. It must be a function of a module: the new process imports it."""
@@ -52,7 +55,7 @@ class LocalLauncher:
     run          runs a group in the new process
     preloaded    more modules that most groups need, and that take long to import
     keeps_logs   whether logs stay when their groups end. Elsewhere than in the state they would fill the disk
-    temporary    whether the folder goes when the launcher is closed
+    temporary    whether the folder goes when the launcher is closed, if no log is left in it
     """
 
     def __init__(
@@ -119,7 +122,7 @@ class LocalLauncher:
             return ""
 
     def terminate(self, group_id: str) -> None:
-        """End the group, and forget it."""
+        """End the group, and forget it. Its log stays until `part_with_log`."""
         for sent in (signal.SIGTERM, signal.SIGKILL):
             if self._ends(group_id, sent):
                 break
@@ -127,8 +130,17 @@ class LocalLauncher:
             left = self._groups.pop(group_id, None)
             if left is not None and not isinstance(left, GroupStatus):
                 self._dying.append(left)  # the kernel has not ended it yet
-        if not self._keeps_logs:
-            self._log(group_id).unlink(missing_ok=True)
+
+    def part_with_log(self, group_id: str, is_copied: bool) -> None:
+        """Remove the log of a group that was terminated, unless logs stay here. One that nobody has copied stays, too,
+        and a warning names it."""
+        log = self._log(group_id)
+        if self._keeps_logs:
+            return
+        if is_copied:
+            log.unlink(missing_ok=True)
+        elif log.exists():
+            _LOG.warning("what %s printed stays in %s", group_id, log)
 
     def _ends(self, group_id: str, sent: signal.Signals) -> bool:
         """Send a signal to the group. Returns whether it ends in time, or has ended already."""

@@ -48,6 +48,8 @@ class InThisProcess:
 
     def terminate(self, group_id: str) -> None: ...
 
+    def part_with_log(self, group_id: str, is_copied: bool) -> None: ...
+
     def logs(self, group_id: str) -> str:
         return "what it printed"
 

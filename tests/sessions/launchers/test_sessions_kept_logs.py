@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 import time
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -18,6 +19,8 @@ from deltacompact.storage.memory import MemoryStore
 from sessions import cli
 from sessions.cli.dispatch import dispatcher_of
 from sessions.dispatch.expiry import expire
+from sessions.dispatch.group_work import GroupWork
+from sessions.dispatch.held_group import HeldGroup
 from sessions.dispatch.log_keeper import LogKeeper
 from sessions.launchers.launcher import GroupSpec, GroupState
 from sessions.launchers.launchers import Launchers
@@ -94,14 +97,36 @@ def test_a_log_that_is_not_in_the_state_is_copied_there_and_goes_with_its_group(
     launchers.launch(GroupSpec(GROUP, "s", "run-1", "g0.1", 3, "local", "local", "local", 1, 1, 0))
     until(lambda: launchers.status(GROUP).state is GroupState.ENDED, "there is no such job run")
     keeper = LogKeeper(dispatcher.state, launchers, GROUP, "local")
-    keeper.keep()
-    keeper.keep()
+    assert keeper.keep() and keeper.keep()
     launchers.terminate(GROUP)
+    launchers.part_with_log(GROUP, True)
     launchers.close()
     assert b"run-1" in dispatcher.state.store.get(PATH)
     if logs == "logs":
         assert not list((tmp_path / "logs").iterdir())
     assert not list((tmp_path / "tmp").iterdir())
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_log_of_which_the_state_has_no_copy_stays_where_it_is(tmp_path, caplog, answers):
+    """It had said why its group could not go on, and went with the group."""
+
+    def intercept(kind, path, act):
+        if path == PATH and not answers:
+            raise StoreError("it does not answer")
+        return act()
+
+    state = StateStore(InterceptedStore(MemoryStore(), intercept))
+    here = LocalLauncher(tmp_path, killed, keeps_logs=False)
+    launchers = Launchers({"local": here}, part_with_log=here.part_with_log)
+    launchers.launch(GroupSpec(GROUP, "s", "run-1", "g0.1", 3, "local", "local", "local", 1, 1, 0))
+    until(lambda: launchers.status(GROUP).state is GroupState.ENDED, "it was killed")
+    group = HeldGroup("g0.1", {}, launched=GROUP, log=LogKeeper(state, launchers, GROUP, "local"))
+    GroupWork(Mock(), Mock(launcher=launchers), *[Mock()] * 4, ray_wait_s=0.0).let_go([group])
+    log = tmp_path / f"{GROUP}.log"
+    assert log.exists() is not answers
+    assert (f"what {GROUP} printed stays in {log}" in caplog.text) is not answers
+    launchers.close()
 
 
 def test_a_log_that_cannot_be_kept_holds_nothing_up(tmp_path, caplog):
