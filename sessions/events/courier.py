@@ -1,6 +1,6 @@
 """Sends recorded events to their topics, from one thread of a dispatcher.
 
-    ours, no topic    ->  nothing, until we end run-1
+    no topic          ->  nothing, until we end run-1, or see with the strays that it is not ours
     pending/run-1     ->  read run-1, list its events, publish the unmarked ones, mark them; while it is open, again as
                           soon as this process has recorded one, and every 30 s: processes of groups record some
                           run-1 has ended: record the events that a crash kept back, send them, remove pending/run-1
@@ -193,8 +193,9 @@ class Courier:
         recorder = self._recorder
         if recorder is None or job_run_id in recorder.claimed:
             return True
-        if job_run_id not in recorder.accepted and not strays:
-            return False
+        told_nowhere = delivery.run is not None and self._topic(delivery.run) is None
+        if not strays and (told_nowhere or job_run_id not in recorder.accepted):
+            return False  # where there is nothing to send, it is seen with the strays that somebody has claimed it
         try:
             run = self._run(job_run_id, delivery)
         except DeltaCompactError:

@@ -375,6 +375,31 @@ def test_an_open_job_run_is_read_and_listed_every_half_a_minute_or_where_we_reco
     assert "deltacompact.session.succeeded" in {event["type"] for event in received()}
 
 
+def test_a_job_run_that_waits_without_a_topic_is_seldom_read_and_forgotten_once_it_has_ended_elsewhere():
+    """Its dispatcher read it every half a minute to tell nobody, for as long as it waited."""
+    memory, clock = MemoryStore(), [NOW_S]
+    recorder, store = EventRecorder(StateStore(memory)), CountingStore(memory)
+    courier = Courier(StateStore(store), None, recorder, clock=lambda: clock[0])
+    courier.deliver()
+    StateStore(memory, recorder).accept(ACCEPTED)
+    courier.deliver()
+    store.reset()
+    for _ in range(300):
+        clock[0] += 2.0
+        courier.deliver()
+    assert store.by_kind()["get"] <= 2 and recorder.accepted == {"run-1"}
+    other = observed(memory)
+    stored = other.job_run("run-1")
+    claimed = replace(stored.value, lease=Lease("b", 1, 60.0))
+    stored = other.change_job_run(stored, claimed)
+    ended = replace(claimed, state=JobRunState.SUCCEEDED, finished_s=clock[0])
+    assert other.change_job_run(stored, ended)
+    for _ in range(400):
+        clock[0] += 2.0
+        courier.deliver()
+    assert not recorder.accepted and not courier._deliveries and Outbox(store).expected() == []
+
+
 def test_what_a_dispatcher_that_died_left_is_delivered_some_minutes_later(topic):
     arn, received = topic
     store, clock = MemoryStore(), [NOW_S + 401]
