@@ -21,8 +21,8 @@ column is enough to be chosen there, except for the oldest run, once it has been
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from deltacompact.base.model import LayoutAccount
 from deltacompact.layout.boxes import Boxes, Ranks
 
 FileMask = npt.NDArray[np.bool_]
+Amounts = npt.NDArray[np.floating[Any]]
 
 ABOUT = 1.5
 """A run counts as larger than others only if it has more than so many times their bytes: no two appends have exactly
@@ -72,8 +73,23 @@ def _alike(low: _Ranges, high: _Ranges, of: Ranks | None) -> Ranks:
 
 def meetings(low: npt.NDArray[np.integer], high: npt.NDArray[np.integer]) -> int:
     """How many pairs of ranges meet."""
+    return int(_met(low, high).sum())
+
+
+def _met(low: npt.NDArray[np.integer], high: npt.NDArray[np.integer]) -> Ranks:
+    """For each range, how many ranges it meets, itself included."""
     begun = np.searchsorted(np.sort(low), high, side="right")
-    return int((begun - np.searchsorted(np.sort(high), low, side="left")).sum())
+    return begun - np.searchsorted(np.sort(high), low, side="left")
+
+
+def met_in_partitions(boxes: Boxes) -> npt.NDArray[np.float64]:
+    """By column and number of partition, how many files of a partition each of them meets on average, itself included.
+
+    Ranks of partitions never meet, so all are counted at once. 0: a number without files.
+    """
+    files = np.maximum(1, np.bincount(boxes.partitions))
+    met = [np.bincount(boxes.partitions, _met(*ranges)) for ranges in zip(boxes.low, boxes.high, strict=True)]
+    return np.array(met, np.float64).reshape(len(boxes.columns), len(files)) / files
 
 
 def _swept(low: _Ranges, high: _Ranges, groups: Ranks | None) -> FileMask:
@@ -124,19 +140,26 @@ def _overlap(low: _Ranges, high: _Ranges, groups: Ranks | None, one: Ranks, othe
     return one[wide], other[wide]
 
 
-def tiers(ages: Ranks, sizes: Ranks) -> Iterator[int]:
-    """The ages of the runs to merge, the newest first. An older run joins while it is not larger than all newer ones
-    together. Nothing, if no run joins the newest."""
-    known, place = np.unique(ages, return_inverse=True)
-    of_run = np.bincount(place, sizes)
-    merged = 0.0
-    chosen = []
-    for run in range(len(known) - 1, -1, -1):
-        if merged and of_run[run] > ABOUT * merged:
-            break
-        merged += float(of_run[run])
-        chosen.append(int(known[run]))
-    yield from chosen if len(chosen) > 1 else ()
+def tiers(partitions: Ranks, ages: Ranks, sizes: Ranks) -> Ranks:
+    """For each file, the place of its run among those that its partition merges, the newest first. -1: not merged.
+
+    An older run joins while it is not larger than all newer ones together. If none joins the newest, none is merged.
+    """
+    order = np.lexsort((-ages, partitions))
+    files_of = np.diff(partitions[order], prepend=-1) != 0
+    files_of[1:] |= np.diff(ages[order]) != 0
+    begins = np.flatnonzero(files_of)
+    own = partitions[order][begins]
+    size = np.diff(np.concatenate([[0], np.cumsum(sizes[order])])[np.append(begins, len(order))])
+    newest = np.searchsorted(own, own)
+    before = np.cumsum(size) - size
+    newer = before - before[newest]
+    larger = np.cumsum((newer > 0) & (size > ABOUT * newer))
+    joins = larger == larger[newest]
+    joins &= np.bincount(own, joins)[own] > 1
+    found = np.empty(len(order), np.int64)
+    found[order] = np.where(joins, np.arange(len(own)) - newest, -1)[np.cumsum(files_of) - 1]
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +172,7 @@ class RewriteAllowance:
     most       of a partition
     """
 
-    earned: npt.NDArray[np.floating[Any]]
+    earned: Amounts
     carried: float = 0.0
     most: float = math.inf
 
@@ -161,15 +184,14 @@ class RewriteAllowance:
             return cls(np.full(len(came), math.inf))
         return cls(times * came, times * account.came - account.rewritten)
 
-    def of(self, partitions: Sequence[Ranks], sizes: Ranks) -> list[float]:
-        """The allowance of each partition. `partitions`: the files of each; `sizes`: the size of each file."""
-        earned = [float(self.earned[own].sum()) for own in partitions]
+    def of(self, partitions: Ranks, sizes: Ranks) -> Amounts:
+        """The allowance of each partition. `partitions`, `sizes`: the number of each file's partition, and its size."""
+        allowed: Amounts = np.bincount(partitions, self.earned).astype(np.float64)
         if self.carried < 0:
-            left = max(0.0, 1 + self.carried / (sum(earned) or 1.0))
-            return [min(self.most, left * weight) for weight in earned]
-        each = self.carried / max(1.0, float(sizes.sum()))
-        allowed = (weight + each * float(sizes[own].sum()) for weight, own in zip(earned, partitions, strict=True))
-        return [min(self.most, bytes_) for bytes_ in allowed]
+            allowed *= max(0.0, 1 + self.carried / (float(allowed.sum()) or 1.0))
+        else:
+            allowed += self.carried / max(1.0, float(sizes.sum())) * np.bincount(partitions, sizes)
+        return np.minimum(allowed, self.most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +211,7 @@ def to_lay_out(
     ranked: Sequence[int] | None = None,
     heaviest: int = 0,
 ) -> LayoutChoice:
-    """The files that a session lays out anew, chosen in each partition by itself.
+    """The files that a session lays out anew, chosen in each partition by itself. Ranks of partitions must never meet.
 
     ages        files of one age were written together; a greater age is later
     laid_out    whether a file has been laid out by these columns: files of one age are not compared again then
@@ -199,88 +221,140 @@ def to_lay_out(
     heaviest    the column with the greatest weight: if not all files are allowed, they are taken in its order
     """
     new = np.ones(boxes.files, bool) if laid_out is None else ~laid_out
-    alone = np.zeros(boxes.files, bool)
-    alone[new] = overlapping(boxes.take(np.flatnonzero(new)), of=ages[new])
-    chosen, wanted = np.zeros(boxes.files, bool), np.zeros(boxes.files, bool)
-    order = np.argsort(boxes.partitions, kind="stable")
-    partitions = np.split(order, np.flatnonzero(np.diff(boxes.partitions[order])) + 1)
-    wishes = [
-        _FilesToLayOut(boxes.take(own), sizes[own], ages[own], new[own], alone[own], heaviest) for own in partitions
-    ]
-    allowed = [math.inf] * len(wishes) if allowance is None else allowance.of(partitions, sizes)
-    left = 0.0
-    for own, wish, bytes_ in zip(partitions, wishes, allowed, strict=True):
-        chosen[own], wanted[own] = wish.within(bytes_), wish.all
-        left += bytes_ - float(sizes[own][chosen[own]].sum())
-    for number in _by_need(partitions, sizes * (wanted & ~chosen)) if ranked is None else ranked:
-        own = partitions[number]
-        had = float(sizes[own][chosen[own]].sum())
-        more = wishes[number].within(had + left)
-        if (bytes_ := float(sizes[own][more].sum())) > had:  # more files may lie well where some of them do not
-            chosen[own] = more
-            left -= bytes_ - had
+    files = _files(boxes, sizes, ages, new, heaviest)
+    wanted = files.merged(files.tiers >= 0)
+    if allowance is None:
+        return LayoutChoice(wanted, np.zeros(boxes.files, bool))
+    allowed = allowance.of(boxes.partitions, sizes)
+    earned = files.within(wanted, allowed)
+    chosen = _with_more(files, wanted, earned, float((allowed - files.sums(earned)).sum()), ranked)
     return LayoutChoice(chosen, wanted & ~chosen)
 
 
-def _by_need(partitions: Sequence[Ranks], waiting: Ranks) -> list[int]:
-    """The numbers of the partitions where files wait, those with the most bytes first."""
-    bytes_ = [float(waiting[own].sum()) for own in partitions]
-    return sorted((number for number, size in enumerate(bytes_) if size), key=lambda number: -bytes_[number])
+def _with_more(
+    files: _Files, wanted: FileMask, earned: FileMask, left: float, ranked: Sequence[int] | None
+) -> FileMask:
+    """The choice, where the first partitions that need more get the bytes that are `left`."""
+    chosen, had, needs = earned.copy(), files.sums(earned), files.sums(wanted)
+    of = files.boxes.partitions
+    by_partition = np.argsort(of, kind="stable")
+    begins = np.searchsorted(of[by_partition], np.arange(len(had) + 1))
+    least = files.sizes[wanted & ~earned].min(initial=np.iinfo(np.int64).max)
+    for number in np.argsort(had - needs, kind="stable").tolist() if ranked is None else ranked:
+        if left < least:
+            break
+        if needs[number] > had[number]:
+            own = by_partition[begins[number] : begins[number + 1]]
+            there = files.of(own)
+            more = there.within(wanted[own], np.array([had[number] + left]))
+            if (bytes_ := float(there.sizes[more].sum())) > had[number]:  # more may lie well where some do not
+                chosen[own] = more
+                left -= bytes_ - had[number]
+    return chosen
 
 
-class _FilesToLayOut:
-    """What to lay out anew in one partition. `alone`: new files that overlap others of their age."""
+def _files(boxes: Boxes, sizes: Ranks, ages: Ranks, new: FileMask, heaviest: int) -> _Files:
+    of = boxes.partitions
+    alone = np.zeros(boxes.files, bool)
+    alone[new] = overlapping(boxes.take(np.flatnonzero(new)), of=ages[new])
+    has_new = (np.bincount(of, new) > 0)[of]
+    by_age = np.lexsort((ages, of))
+    oldest = ages[by_age][np.searchsorted(of[by_age], of)]
+    return _Files(
+        boxes, sizes, new, alone, new | (ages > oldest), np.where(has_new, tiers(of, ages, sizes), -1), heaviest
+    )
 
-    def __init__(self, boxes: Boxes, sizes: Ranks, ages: Ranks, new: FileMask, alone: FileMask, heaviest: int) -> None:
-        self._boxes, self._sizes, self._ages, self._new, self._alone = boxes, sizes, ages, new, alone
-        self._heaviest = heaviest
-        self._tiers = list(tiers(ages, sizes)) if new.any() else []
-        self.all = self._merged(self._tiers)
 
-    def within(self, bytes_: float) -> FileMask:
-        """The files to lay out with at most `bytes_`: all of them, if they fit. Else the new files, and as many of the
-        newest runs as fit; if the new files alone are too many, as many of them as fit."""
-        if self._fits(self.all, bytes_):
-            return self.all
-        new = np.flatnonzero(self.all & self._new)
-        if self._sizes[new].sum() > bytes_:
-            by_rank = new[np.lexsort((self._boxes.high[self._heaviest][new], self._boxes.low[self._heaviest][new]))]
-            return self._parted(by_rank[np.cumsum(self._sizes[by_rank]) <= bytes_])
-        for count in range(len(self._tiers) - 1, 1, -1):
-            if self._fits(merged := self._merged(self._tiers[:count]), bytes_):
-                return merged
-        return self._parted(new)
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """The files of some partitions. All partitions are asked at once, each is answered by itself.
 
-    def _fits(self, files: FileMask, bytes_: float) -> bool:
-        return bool(self._sizes[files].sum() <= bytes_)
+    alone     new files that overlap others of their age
+    parted    files for which an overlap in one column is enough
+    tiers     as `tiers` tells them, but -1 where a partition has no new file
+    """
 
-    def _merged(self, runs: list[int]) -> FileMask:
-        """The files to lay out if these runs are merged: files that overlap another one of these runs, and `alone`."""
-        found = np.flatnonzero(np.isin(self._ages, runs))
-        oldest = ~self._new[found] & (self._ages[found] == self._ages.min(initial=np.iinfo(np.int64).max))
-        boxes, merged = self._boxes.take(found), self._alone.copy()
-        merged[found] |= overlapping(boxes) | _in_one_column(boxes, ~oldest)
-        return merged
+    boxes: Boxes
+    sizes: Ranks
+    new: FileMask
+    alone: FileMask
+    parted: FileMask
+    tiers: Ranks
+    heaviest: int
 
-    def _parted(self, files: Ranks) -> FileMask:
+    def of(self, files: Ranks) -> _Files:
+        """Some of the files. Their partitions are numbered anew, in the same order."""
+        boxes = self.boxes.take(files)
+        dense = np.unique(boxes.partitions, return_inverse=True)[1].reshape(-1)
+        masks = self.new[files], self.alone[files], self.parted[files]
+        return _Files(replace(boxes, partitions=dense), self.sizes[files], *masks, self.tiers[files], self.heaviest)
+
+    def sums(self, files: FileMask) -> Amounts:
+        """The bytes of these files, by partition."""
+        return np.bincount(self.boxes.partitions, self.sizes * files).astype(np.float64)
+
+    def merged(self, runs: FileMask) -> FileMask:
+        """The files to lay out if the files of these runs are merged: those that overlap another of them, and
+        `alone`."""
+        return self.alone | self._overlapping(runs)
+
+    def within(self, wanted: FileMask, allowed: Amounts) -> FileMask:
+        """The files to lay out with at most so many bytes in each partition: the wanted ones, if they fit. Else the new
+        files, and as many of the newest runs as fit; if the new files alone are too many, as many of them as fit."""
+        of, fits = self.boxes.partitions, self.sums(wanted) <= allowed
+        chosen = wanted & fits[of]
+        if len(short := np.flatnonzero(~fits[of])):
+            chosen[short] = self.of(short)._some(wanted[short], allowed[np.unique(of[short])])
+        return chosen
+
+    def _some(self, wanted: FileMask, allowed: Amounts) -> FileMask:
+        """`within`, of partitions whose wanted files do not fit."""
+        of, new = self.boxes.partitions, wanted & self.new
+        chosen, more = np.zeros(self.boxes.files, bool), self.sums(new) <= allowed
+        first = self._first(new, allowed)
+        for count in range(int(self.tiers.max(initial=0)), 1, -1):
+            asked = more & (np.bincount(of, self.tiers == count) > 0)
+            if asked.any():
+                runs = self.merged(asked[of] & (self.tiers >= 0) & (self.tiers < count)) & asked[of]
+                fits = asked & (self.sums(runs) <= allowed)
+                chosen |= runs & fits[of]
+                more &= ~fits
+                first &= ~fits[of]
+        return chosen | self._overlapping(first)
+
+    def _first(self, files: FileMask, allowed: Amounts) -> FileMask:
+        """As many of these files as fit, in the order of the heaviest column."""
+        of, found = self.boxes.partitions, np.flatnonzero(files)
+        low, high = self.boxes.low[self.heaviest][found], self.boxes.high[self.heaviest][found]
+        order = found[np.lexsort((high, low, of[found]))]
+        ends = np.cumsum(self.sizes[order])
+        begins = (ends - self.sizes[order])[np.searchsorted(of[order], of[order])]
+        first = np.zeros(self.boxes.files, bool)
+        first[order[ends - begins <= allowed[of[order]]]] = True
+        return first
+
+    def _overlapping(self, files: FileMask) -> FileMask:
         """Those of these files that overlap another one of them."""
-        boxes, found = self._boxes.take(files), np.zeros(len(self._sizes), bool)
-        found[files] = overlapping(boxes) | _in_one_column(boxes, np.ones(len(files), bool))
-        return found
+        found = np.flatnonzero(files)
+        boxes, overlap = self.boxes.take(found), np.zeros(self.boxes.files, bool)
+        overlap[found] = overlapping(boxes) | _in_one_column(boxes, self.parted[found])
+        return overlap
 
 
 def _in_one_column(boxes: Boxes, among: FileMask) -> FileMask:
-    """The files of `among` that overlap another of them in some column. None, if these are well clustered already."""
+    """The files of `among` that overlap another of them in some column. None of partitions where these are well
+    clustered already."""
     found, some = np.zeros(boxes.files, bool), np.flatnonzero(among)
-    if _lie_well(boxes.take(some)):
-        return found
+    some = some[~_lie_well(boxes.take(some))]
     for column in range(len(boxes.columns)):
         found[some] |= overlapping(boxes.take(some).of(column))
     return found
 
 
-def _lie_well(boxes: Boxes) -> bool:
-    """Whether a file meets hardly more others in a column than in a grid: 10, for 100 files in two columns."""
+def _lie_well(boxes: Boxes) -> FileMask:
+    """For each file, whether those of its partition meet hardly more others in a column than in a grid: 10, for 100
+    files in two columns."""
     columns = len(boxes.columns)
-    met = sum(meetings(*ranges) for ranges in zip(boxes.low, boxes.high, strict=True))
-    return bool(met <= WELL * columns * boxes.files ** (2 - 1 / max(1, columns)))
+    in_grid = np.bincount(boxes.partitions) ** (1 - 1 / max(1, columns))
+    lie_well: FileMask = met_in_partitions(boxes).sum(axis=0) <= WELL * columns * in_grid
+    return lie_well[boxes.partitions]

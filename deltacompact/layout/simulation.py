@@ -27,7 +27,7 @@ from deltacompact.layout.cluster_by import ClusterColumn
 from deltacompact.layout.depth import RANGE_SHARE
 from deltacompact.layout.extents import STAYS, Extents, extents_of, weighed
 from deltacompact.layout.growing import grow
-from deltacompact.layout.overlap import FileMask, meetings, to_lay_out
+from deltacompact.layout.overlap import FileMask, met_in_partitions, to_lay_out
 from deltacompact.layout.spread import even_steps, spread
 
 STEPS_MAX = 50
@@ -253,12 +253,7 @@ def _deeper(by: Sequence[ClusterColumn], depth: float) -> Choice:
 
 def _of_partitions(files: Sequence[SimulatedFile], boxes: Boxes, by: Sequence[ClusterColumn], depth: float) -> FileMask:
     """All files of partitions with new files, if a file there meets more than `depth` files in a column, on average."""
-    chosen = np.zeros(len(files), bool)
     new = np.array([not file.laid_out for file in files], bool)
     weights = sum(column.weight for column in by)
-    for partition in np.unique(boxes.partitions[new]).tolist():
-        own = np.flatnonzero(boxes.partitions == partition)
-        there = boxes.take(own)
-        met = [meetings(*ends) / len(own) for ends in zip(there.low, there.high, strict=True)]
-        chosen[own] = sum(column.weight * seconds for column, seconds in zip(by, met, strict=True)) / weights > depth
-    return chosen
+    met = np.array([column.weight / weights for column in by]) @ met_in_partitions(boxes)
+    return ((met > depth) & (np.bincount(boxes.partitions, new) > 0))[boxes.partitions]

@@ -14,22 +14,27 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from deltacompact.base.expected import Expected
 from deltacompact.layout.advice import Advice
 from deltacompact.layout.boxes import Boxes
 from deltacompact.layout.cluster_by import ClusterColumn
 from deltacompact.layout.depth import LayoutDepth
-from deltacompact.layout.overlap import meetings
+from deltacompact.layout.overlap import meetings, met_in_partitions
 from deltacompact.planning.work import FIRST_RATES
 
 FILE_S = 0.09
 """Seconds that a reader waits for each file that it opens: three round trips of 30 ms."""
 
 
-def read_s(files: float, bytes_: float) -> float:
+_Amount = TypeVar("_Amount", float, npt.NDArray[np.float64])
+
+
+def read_s(files: _Amount, bytes_: _Amount) -> _Amount:
     """Core-seconds of a read that opens `files` files, and decodes `bytes_` bytes."""
     return files * FILE_S + bytes_ * FIRST_RATES["base_byte"]
 
@@ -37,9 +42,18 @@ def read_s(files: float, bytes_: float) -> float:
 def saved_s(boxes: Boxes, file_bytes: float) -> list[float]:
     """For each column, the core-seconds that a read by it would save if the partition's files were laid out in a
     grid."""
-    in_grid = boxes.files ** (1 - 1 / max(1, len(boxes.columns)))
-    met = [meetings(*ranges) / boxes.files - in_grid for ranges in zip(boxes.low, boxes.high, strict=True)]
-    return [read_s(max(0.0, files), max(0.0, files) * file_bytes) for files in met]
+    met = [[meetings(*ranges) / boxes.files] for ranges in zip(boxes.low, boxes.high, strict=True)]
+    saved = _in_grid_s(np.array(met), np.array([boxes.files]), np.array([file_bytes]))
+    return [float(of_column) for of_column in saved[:, 0]]
+
+
+def _in_grid_s(
+    met: npt.NDArray[np.float64], files: npt.NDArray[np.int64], file_bytes: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """By column and partition, the core-seconds that a grid saves. `met`: how many files each meets, of the same shape;
+    `files`, `file_bytes`: of each partition."""
+    spared = np.maximum(0.0, met - files ** (1 - 1 / max(1, len(met))))
+    return read_s(spared, spared * file_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +77,11 @@ class LayoutGain:
 
 def gained_s(boxes: Boxes, sizes: Sequence[int], chosen: Sequence[bool]) -> dict[str, float]:
     """`saved_s` of LayoutGain, if these files are laid out anew. A read asks for each row with the same chance."""
-    is_chosen, bytes_ = np.array(chosen, bool), np.array(sizes, np.int64)
-    saved = np.zeros(len(boxes.columns))
-    for partition in np.unique(boxes.partitions[is_chosen]).tolist():
-        own = np.flatnonzero(boxes.partitions == partition)
-        share = boxes.rows[own].sum() / max(1, boxes.rows.sum())
-        saved += share * np.array(saved_s(boxes.take(own), float(bytes_[own].mean())))
+    of = boxes.partitions
+    files, bytes_, rows = (np.bincount(of, amounts) for amounts in (None, sizes, boxes.rows))
+    shares = rows / max(1, boxes.rows.sum()) * (np.bincount(of, chosen) > 0)
+    each = bytes_ / np.maximum(1, files)
+    saved = _in_grid_s(met_in_partitions(boxes), files, each) @ shares
     return dict(zip(boxes.columns, saved.tolist(), strict=True))
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltacompact.base.model import LayoutAccount
+from deltacompact.layout import overlap
 from deltacompact.layout.boxes import Boxes
 from deltacompact.layout.overlap import RewriteAllowance, overlapping, tiers, to_lay_out
 from deltacompact.planning.overlapping import LayoutBound
@@ -73,7 +74,8 @@ def test_what_overlaps(columns, overlap):
 
 def test_the_newest_runs_are_merged_while_the_older_is_not_larger():
     def merged(*sizes):
-        return len(list(tiers(np.arange(len(sizes)), np.array(sizes))))
+        files = len(sizes)
+        return int((tiers(np.zeros(files, np.int64), np.arange(files), np.array(sizes)) >= 0).sum())
 
     assert merged(100, 2, 1, 1) == 3
     assert merged(100, 2, 1) == 0
@@ -200,7 +202,7 @@ def test_a_run_never_rewrites_more_than_it_may_and_each_partition_gets_what_it_e
     numbers = np.unique(boxes.partitions).tolist()
     found = to_lay_out(boxes, sizes, ages, laid_out, allowance, numbers[::-1] if by_heat else None)
     own = [boxes.partitions == number for number in numbers]
-    each = allowance.of([np.flatnonzero(mask) for mask in own], sizes)
+    each = allowance.of(boxes.partitions, sizes)
     spent = [sizes[mask & found.chosen].sum() for mask in own]
     assert sum(spent) <= sum(each) + 1e-6 and sum(each) <= max(0, times * sizes[~laid_out].sum() + carried) + 1e-6
     alone = to_lay_out(boxes, sizes, ages, laid_out, allowance, ranked=[])
@@ -208,6 +210,33 @@ def test_a_run_never_rewrites_more_than_it_may_and_each_partition_gets_what_it_e
     assert all(bytes_ <= most + 1e-6 for bytes_, most in zip(earned, each, strict=True))
     assert all(had <= sizes[mask & found.chosen].sum() for mask, had in zip(own, earned, strict=True))
     assert not (found.chosen & found.waits).any()
+
+
+@given(tables(), st.floats(0, 3), st.booleans())
+def test_each_partition_is_answered_as_if_it_were_alone(table, times, is_bounded):
+    boxes, ages = table
+    sizes, laid_out = 1 + np.arange(boxes.files) % 5, ages == 0
+    earned = times * sizes if is_bounded else np.full(boxes.files, np.inf)
+    together = to_lay_out(boxes, sizes, ages, laid_out, RewriteAllowance(earned), ranked=[])
+    for number in np.unique(boxes.partitions).tolist():
+        own = np.flatnonzero(boxes.partitions == number)
+        alone = to_lay_out(boxes.take(own), sizes[own], ages[own], laid_out[own], RewriteAllowance(earned[own]))
+        assert (together.chosen[own] == alone.chosen).all() and (together.waits[own] == alone.waits).all()
+
+
+@pytest.mark.parametrize("allowance", [None, RewriteAllowance(np.zeros(800), 480.0)])
+def test_many_partitions_are_compared_at_once(monkeypatch, allowance):
+    """Each of 25,000 partitions was compared by itself: 20 s."""
+    compared = []
+
+    def counted(*boxes, **others):
+        compared.append(boxes)
+        return overlapping(*boxes, **others)
+
+    monkeypatch.setattr(overlap, "overlapping", counted)
+    boxes = boxes_by_hand([[(0, 9)] * 800] * 2, np.repeat(np.arange(200), 4).tolist())
+    found = to_lay_out(boxes, np.ones(800, np.int64), np.arange(800) % 4, allowance=allowance, ranked=[])
+    assert found.chosen.sum() == (400 if allowance else 800) and len(compared) < 20
 
 
 def test_a_changed_layout_converges_file_by_file():
@@ -254,8 +283,8 @@ def test_ten_thousand_files_take_no_time(kind):
         low = 10 * np.array(np.unravel_index(rng.permutation(count), (side,) * 3))
         high = low + 9
     partitions = np.arange(count) // 4 if kind == "partitions" else np.zeros(count, np.int64)
-    low, high = low + partitions * (1 << 22), high + partitions * (1 << 22)
-    boxes = Boxes(("a", "b", "c"), low % (1 << 31), high % (1 << 31), partitions, np.ones(count, np.int64))
+    low, high = low + partitions * 10 * side, high + partitions * 10 * side
+    boxes = Boxes(("a", "b", "c"), low, high, partitions, np.ones(count, np.int64))
     began = time.process_time()
     chosen = chosen_in(boxes, np.ones(count), np.arange(count) % 3)
     assert time.process_time() - began < 5
