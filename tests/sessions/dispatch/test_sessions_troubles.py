@@ -500,8 +500,8 @@ def test_a_smaller_dispatcher_that_takes_a_job_run_over_gives_it_what_it_has(wor
 def test_launches_are_ended_side_by_side(world):
     """The end of a cluster takes minutes."""
     both = threading.Barrier(2, timeout=30)
-    launcher = SimpleNamespace(terminate=lambda group_id: both.wait())
-    log = SimpleNamespace(keep=lambda: None)
+    launcher = Mock(**{"terminate.side_effect": lambda group_id: both.wait()})
+    log = SimpleNamespace(keep=lambda: True)
     work = GroupWork(None, replace(world.means, launcher=launcher), None, None, None, None, 0.0)
     work.let_go([HeldGroup(name, {}, launched=name, log=log) for name in "ab"] + [HeldGroup("c", {})])
     assert not both.broken
