@@ -114,4 +114,4 @@ def cli() -> None:
     """
 
 
-_PROGRAM = Program("deltacompact", cli, "the table is as it was, the same command resumes")
+_PROGRAM = Program("deltacompact", cli, "the table is as it was: repeat the command, a compaction resumes")

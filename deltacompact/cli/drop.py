@@ -48,9 +48,9 @@ def drop(catalog: DeltaStreamCatalog, table: str, yes: bool, dry_run: bool, as_j
 
 def _ask(catalog: DeltaStreamCatalog, table: str) -> None:
     """Raises InputError if there is no terminal to ask, or if the answer is not the table's name."""
+    found = catalog.drop_table(table, dry_run=True)
     if not sys.stdin.isatty():
         raise InputError(f"drop deletes table {table!r} for good: add --yes (or --dry-run, to see what would go)")
-    found = catalog.drop_table(table, dry_run=True)
     click.echo(f"{table}: {_amount(found)} will be deleted for good. ", nl=False, err=True)
     if click.prompt("Its name, to go on", err=True) != table:
         raise InputError(f"that is not its name: table {table!r} stays as it is")

@@ -83,6 +83,7 @@ def export(
     **options: Any,
 ) -> None:
     """Write the live rows to one file. It may be .parquet, .feather, .orc or .csv; an existing file is replaced.
+    In a folder that is there, they become Parquet files with new names.
 
     \b
     deltacompact export ./lake orders now.parquet
