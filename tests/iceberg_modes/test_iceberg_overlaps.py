@@ -264,6 +264,34 @@ def test_files_that_overlap_only_those_that_stay_are_chosen_once(lake):
     assert badly_laid(lake.state(T), options).chosen >= staying
 
 
+def test_small_files_of_a_layout_are_merged_with_neighbours_only(lake):
+    """A large file lies between the tiny ones."""
+    options = {"cluster_by": "day", "target_file_size_bytes": 10_000}
+    lake.create(T, SCHEMA)
+    for first, last, count in [*((day, day + 1, 40) for day in (0, 1, 2, 7, 8, 9)), (3, 7, 3 * ROWS)]:
+        lake.append(T, rows(np.random.default_rng(first), (first, last), count))
+        lake.rewrite(T, **options, rewrite_all=True, where=f"day >= {first} and day < {last}")
+    assert lake.rewrite(T, **options, min_input_files=3).files_in == 6
+    days = [set(pq.read_table(local_path(path))["day"].to_pylist()) for path in paths(lake)]
+    assert sorted(map(sorted, days)) == [[0, 1, 2], [3, 4, 5, 6], [7, 8, 9]]
+    assert lake.rewrite(T, **options, min_input_files=2).nothing_to_do
+
+
+def test_a_second_run_takes_no_file_that_is_small_because_ordered_rows_take_fewer_bytes(lake):
+    rng = np.random.default_rng(1)
+    links = np.array([rng.bytes(20).hex() for _ in range(1000)])
+    lake.create(T, SCHEMA)
+    for _ in range(8):
+        days = rng.integers(0, 1000, 4 * ROWS)
+        prices = pa.array(rng.random(4 * ROWS).round(3))
+        lake.append(T, pa.table([pa.array(days), pa.array(links[days]), prices], schema=SCHEMA))
+    options = {"cluster_by": "day", "target_file_size_bytes": lake.state(T).data[0].file.file_bytes}
+    assert lake.rewrite(T, **options).files_in == 8
+    sizes = [entry.file.file_bytes / options["target_file_size_bytes"] for entry in lake.state(T).data]
+    assert min(sizes) > 0.38 and max(sizes) < 0.75
+    assert lake.rewrite(T, **options).nothing_to_do
+
+
 def test_show_has_the_depth_of_a_clustered_table(lake):
     table = filled(lake, [(0, 1000)] * 3)
     assert branch_contents(lake.state(T)).depth == {}

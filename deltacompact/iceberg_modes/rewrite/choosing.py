@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes, FileScanTask
 from deltacompact.iceberg.settled import compared_through
@@ -73,6 +73,8 @@ class FileFacts:
     overlapping   they are rewritten whatever their size (laid_out.py)
     waiting       they overlap, but are left to later runs
     cold          they are not rewritten for size or overlap
+    laid_out      a layout wrote them, so they are not too small, except for those of `merged`
+    merged        files with one number make a group of their own, if they may be rewritten
     """
 
     only: frozenset[str] | None = None
@@ -81,6 +83,8 @@ class FileFacts:
     overlapping: frozenset[str] = frozenset()
     waiting: frozenset[str] = frozenset()
     cold: frozenset[str] = frozenset()
+    laid_out: frozenset[str] = frozenset()
+    merged: Mapping[str, int] = field(default_factory=dict, hash=False)
 
 
 NO_FACTS = FileFacts()
@@ -107,13 +111,12 @@ def candidates(
     return tasks, stays
 
 
-def may_be_laid_out(state: TableState, options: RewriteOptions, facts: FileFacts) -> list[ManifestEntry]:
-    """The files whose rows may get another order. The others stay, whatever they overlap."""
+def may_be_laid_out(state: TableState, options: RewriteOptions, facts: FileFacts) -> list[bool]:
+    """For each data file, whether its rows may get another order. The others stay, whatever they overlap."""
     through = compared_through(state)
     return [
-        entry
+        entry.file.path not in facts.cold and _left_alone(entry, options, facts, through) is None
         for entry in state.data
-        if entry.file.path not in facts.cold and _left_alone(entry, options, facts, through) is None
     ]
 
 
@@ -133,7 +136,10 @@ def _reason(entry: ManifestEntry, deletes: Deletes, options: RewriteOptions, fac
     overlaps = entry.file.path in facts.overlapping
     if facts.only is not None:  # one that overlaps keeps that reason, so that its bytes count for the layout as before
         return RewriteReason.OVERLAPS if overlaps else RewriteReason.REWRITE_ALL
+    lies_well = entry.file.path in facts.laid_out and entry.file.path not in facts.merged
     reason = _by_deletes_and_size(entry, deletes, options, overlaps)
+    if lies_well and reason is RewriteReason.TOO_SMALL:
+        return RewriteReason.RIGHT_SIZE
     if entry.file.path in facts.cold and reason in _BY_LAYOUT:
         return RewriteReason.INFREQUENT_STORAGE
     if entry.file.path in facts.waiting and reason is RewriteReason.RIGHT_SIZE:

@@ -7,14 +7,15 @@
 
 The age of a file is that of the snapshot that added it. Our snapshots say by which columns they clustered, in their
 summaries and, once they have expired, in table properties (layout_memory.py). So files that one of them laid out
-together are not laid out again among themselves.
+together are not laid out again among themselves. Small ones are merged only with their neighbours: all small files of
+a partition together would make files that lie across the others.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from deltacompact.iceberg_modes.rewrite.plan import RewritePlan, Worth
 from deltacompact.layout.boxes import Boxes, Ranks
 from deltacompact.layout.cluster_by import heaviest
 from deltacompact.layout.extents import STAYS, extents_of
+from deltacompact.layout.neighbours import MergeSizes, neighbours
 from deltacompact.layout.overlap import FileMask, LayoutChoice, RewriteAllowance, to_lay_out
 
 SORTED = "deltacompact.sort-order"
@@ -46,10 +48,16 @@ def summary_of(options: RewriteOptions, metadata: TableMetadata) -> dict[str, st
 
 @dataclass(frozen=True, slots=True)
 class BadlyLaid:
-    """The paths of files to lay out anew: those for this run, and those that wait for later runs."""
+    """The paths of files to lay out anew: those for this run, and those that wait for later runs.
+
+    laid_out    others that a layout wrote: they are too small only with their neighbours
+    merged      small files among these, each with the number of the set that becomes one file
+    """
 
     chosen: frozenset[str] = frozenset()
     waits: frozenset[str] = frozenset()
+    laid_out: frozenset[str] = frozenset()
+    merged: Mapping[str, int] = field(default_factory=dict, hash=False)
 
 
 def badly_laid(
@@ -62,13 +70,35 @@ def badly_laid(
     it those that overlap most.
     Raises InputError naming a column that has no order, or is unknown.
     """
-    state = replace(state, data=tuple(may_be_laid_out(state, options, facts)))
     columns = () if options.rewrite_all else _columns(state.metadata, options)
     if not columns:
         return BadlyLaid()
-    boxes = boxes_of_files(state.metadata, state.data, columns)
-    choice = overlapping_in(state, boxes, options, worth and _ranked(state, boxes, worth))
-    return BadlyLaid(_paths(state, choice.chosen), _paths(state, choice.waits))
+    boxes, whole = boxes_of_files(state.metadata, state.data, columns), state
+    places = np.flatnonzero(may_be_laid_out(state, options, facts))
+    state = replace(state, data=tuple(state.data[place] for place in places.tolist()))
+    own = boxes.take(places)
+    choice = overlapping_in(state, own, options, worth and _ranked(state, own, worth))
+    laid_out = _laid_out(state, options) & ~choice.chosen
+    lies_well = np.zeros(boxes.files, bool)
+    lies_well[places] = laid_out & ~choice.waits
+    return BadlyLaid(
+        _paths(state, choice.chosen),
+        _paths(state, choice.waits),
+        _paths(state, laid_out),
+        _merged(whole, boxes, lies_well, options),
+    )
+
+
+def _merged(state: TableState, boxes: Boxes, lies_well: FileMask, options: RewriteOptions) -> dict[str, int]:
+    """Small files that become one with their neighbours, each with the number of its set.
+
+    Leaves of a tree differ in size, and ordered rows take fewer bytes. So a file counts as small only from half of the
+    minimum on.
+    """
+    sizes = np.array([entry.file.file_bytes for entry in state.data], np.int64)
+    merging = MergeSizes(options.min_file_bytes // 2, options.target_file_bytes, options.min_input_files)
+    sets = neighbours(boxes, sizes, lies_well, merging, heaviest(options.cluster_by))
+    return {state.data[place].file.path: number for number, own in enumerate(sets) for place in own.tolist()}
 
 
 def _paths(state: TableState, chosen: FileMask) -> frozenset[str]:

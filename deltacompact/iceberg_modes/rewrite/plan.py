@@ -163,14 +163,15 @@ def plan_rewrite(
     """
     _refuse(state)
     tasks, stays = candidates(state, options, facts)
-    scopes: dict[tuple[_Target, bool], list[RewriteTask]] = defaultdict(list)
+    scopes: dict[tuple[_Target, bool, int | None], list[RewriteTask]] = defaultdict(list)
     for task in tasks:
         scope = scope_of(task.entry) if partition_of is None else _moved(task.entry, options, partition_of, state)
-        scopes[scope, task.entry.file.first_row_id is not None].append(task)
+        scopes[scope, task.entry.file.first_row_id is not None, _set_of(task, facts)].append(task)
     bins = []
-    for (scope, _), inputs in scopes.items():
+    for (scope, _, merged), inputs in scopes.items():
         for members in _packed(inputs, options):
-            if facts.only is not None or worth_it(members, options):
+            are_merged = merged is not None and len(members) > 1
+            if facts.only is not None or are_merged or worth_it(members, options):
                 bins.append(_Bin(scope, members))
             else:
                 stays[RewriteReason.GROUP_TOO_SMALL] += len(members)
@@ -184,6 +185,12 @@ def plan_rewrite(
         tuple(_group(number, bin_, options) for number, bin_ in enumerate(chosen)),
         tuple((reason, stays[reason]) for reason in RewriteReason if stays[reason]),
     )
+
+
+def _set_of(task: RewriteTask, facts: FileFacts) -> int | None:
+    """The number of the set of neighbours that a file is merged with. None: it is rewritten with all others."""
+    is_merged = task.reason is RewriteReason.TOO_SMALL or facts.only is not None
+    return facts.merged.get(task.entry.file.path) if is_merged else None
 
 
 def worth_it(members: Sequence[RewriteTask], options: RewriteOptions) -> bool:

@@ -93,7 +93,9 @@ def _plan(
     def planned(cold: frozenset[str]) -> RewritePlan:
         known = replace(facts, cold=cold)
         laid = badly_laid(state, options, known, places.get("worth"))
-        all_facts = replace(known, overlapping=laid.chosen | cold, waiting=laid.waits)
+        all_facts = replace(
+            known, overlapping=laid.chosen | cold, waiting=laid.waits, laid_out=laid.laid_out, merged=laid.merged
+        )
         return plan_rewrite(state, options, all_facts, **places)
 
     if not options.arranges or options.rewrite_all:
@@ -167,7 +169,10 @@ class Rewriting(Work[RewritePlan, FileGroup, Rewritten, RewriteOutcome, RewriteR
     def again(self, state: TableState) -> RewritePlan:
         paths = frozenset[str]().union(*(touched.paths for touched in self.touched))
         overlapping = (task.entry.file.path for task in self.plan.inputs if task.reason is RewriteReason.OVERLAPS)
-        return _plan(self.call, state, self.plan.options, FileFacts(paths, overlapping=frozenset(overlapping)))
+        options = self.plan.options
+        merged = {path: group.number for group in self.plan.groups for path in group.paths} if options.arranges else {}
+        facts = FileFacts(paths, overlapping=frozenset(overlapping), merged=merged)
+        return _plan(self.call, state, options, facts)
 
     @property
     def given_up(self) -> list[str]:
