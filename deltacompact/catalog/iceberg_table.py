@@ -148,7 +148,7 @@ class IcebergCatalogTable(UsersWords):
         settings   with what means the work would be done
         plot       an .svg file to draw the boxes of the files in
 
-        Raises InputError for a column that is unknown, nested, without an order, or without bounds in any file.
+        Raises InputError for a column that is unknown, nested or without an order.
 
         Examples:
             >>> advice = orders.advise("id")

@@ -97,8 +97,7 @@ class Adviser:
     def advice(self, by: Sequence[ClusterColumn]) -> Advice:
         """The advice about clustering by these columns; without any, the depth of all that have bounds.
 
-        Raises InputError for a column that is unknown, nested, without order, or without bounds in any file, and for a
-        file that we cannot read.
+        Raises InputError for a column that is unknown, nested or without order, and for a file that we cannot read.
         """
         data = self.state.data
         names = [column.name for column in by] or columns_with_bounds(self.state)[:COLUMNS_SHOWN]
@@ -123,16 +122,13 @@ class Adviser:
 
     def _notes(self, names: Sequence[str]) -> Iterator[str]:
         """A line for each thing that keeps readers from skipping files, however rows are laid out."""
-        data, table_id = self.state.data, self.state.metadata.table_id
+        data = self.state.data
         for name in names:
             number, _ = ordered_column(self.state.metadata, name)
             unknown = without_bounds(data, number)
             if unknown and not any(has_bounds(entry.file, number) for entry in data):
-                raise InputError(
-                    f"no file of table {table_id!r} has bounds of column {name!r}, so readers skip none by it: set "
-                    f"write.metadata.metrics.column.{name} to full, and rewrite the table"
-                )
-            if unknown:
+                yield f"no file has bounds of column {name!r}: readers open all by it now; clustering writes its bounds"
+            elif unknown:
                 yield f"{counted(unknown, 'file')} without bounds of column {name!r}: readers always open them"
 
     def _with_outlooks(self, advice: Advice, files: Boxes, by: Sequence[ClusterColumn]) -> Advice:

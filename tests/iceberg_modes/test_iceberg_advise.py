@@ -12,6 +12,7 @@ import pytest
 from iceberg_lake import Lake, local_path
 
 from deltacompact.base.errors import InputError
+from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg import IcebergCatalog
 from deltacompact.cli import advise as advise_command
 from deltacompact.cli import run
@@ -133,15 +134,19 @@ def test_bad_columns_are_one_line(table, columns, says):
     assert "\n" not in str(raised.value)
 
 
-def test_a_table_without_bounds_is_refused_and_an_empty_one_says_so(tmp_path):
+def test_of_a_column_without_bounds_clustering_is_foreseen_with_a_note(tmp_path):
     lake = Lake(tmp_path)
     lake.create(T, SCHEMA, properties={"write.metadata.metrics.default": "none"})
     table = IcebergCatalog(lake.catalog).table(T)
     assert table.advise("day").files == 0
     lake.append(T, rows((0, 10)))
     assert table.advise().outlooks == ()
-    with pytest.raises(InputError, match="has bounds of column 'day'"):
-        table.advise("day")
+    lake.append(T, rows((5, 15), 1))
+    found = table.advise("day")
+    assert "no file has bounds of column 'day': readers open all by it now" in found.notes[0]
+    assert found.rewrite_files == 2 and found.outlooks[0].now.value_share == 1.0
+    table.compact(options={"cluster-by": "day"}, settings=Settings(executor="local", local_threads=1))
+    assert not any("bounds" in note for note in table.advise("day").notes)
 
 
 def test_readers_skip_files_of_nulls_and_nan_by_their_counts(tmp_path):
