@@ -25,7 +25,7 @@ from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader
 from deltacompact.iceberg.table_heat import heat_of_table
 from deltacompact.iceberg_modes.compacted import has_compacted
-from deltacompact.iceberg_modes.rewrite.options import rewrite_options
+from deltacompact.iceberg_modes.rewrite.options import RewriteOptions, rewrite_options
 from deltacompact.iceberg_modes.rewrite.worth import gain_of
 from deltacompact.planning.worth import LayoutGain
 from deltacompact.storage.objects import ObjectStore
@@ -90,7 +90,7 @@ class WatchedBranch:
         self._gain = LayoutGain()
         self._files: dict[str, npt.NDArray[Any]] = {}
         self._table: IcebergTable | None = None
-        self._seen: tuple[str, Snapshot] | None = None
+        self._seen: tuple[str, Snapshot, RewriteOptions] | None = None
         self._sizes = BranchSizes()
 
     def look(self) -> BranchSizes:
@@ -99,12 +99,13 @@ class WatchedBranch:
         head = table.metadata.branch(self._branch)
         if head is None:
             return BranchSizes()
-        if self._seen != (table.metadata.uuid, head):
+        seen = table.metadata.uuid, head, rewrite_options({}, table.metadata.properties)
+        if self._seen != seen:
             store = table.store
             self._sizes = _sizes(table.metadata, head, self._live_files(store, head))
             if self._layout:
                 self._gain = gain_of(StateReader(store).at(table.metadata, self._branch, head))
-            self._seen = table.metadata.uuid, head
+            self._seen = seen
         found = replace(self._sizes, snapshots=len(table.metadata.snapshots), layout_depth=self._gain.depth)
         if not self._gain.cost_s:
             return found

@@ -276,6 +276,19 @@ def test_how_files_lie_is_told_with_what_clustering_would_gain_by_the_heat(lake)
     assert (after.layout_depth, after.layout_gain) == (1.0, 0.0)
 
 
+def test_a_property_that_changes_is_seen_though_nobody_has_written(lake):
+    lake.create(T, pa.schema([("id", pa.int64())]))
+    for number in range(4):
+        lake.append(T, [{"id": number + 10 * place} for place in range(10)])
+    branch = deltacompact.open_catalog(lake.catalog).watched(T, "main", layout=True)
+    before = branch.look()
+    with lake.catalog.load_table(T).transaction() as change:
+        change.set_properties({"deltacompact.cluster-by": "id", "write.target-file-size-bytes": "4000"})
+    after = branch.look()
+    assert (after.head, before.layout_depth) == (before.head, 0.0)
+    assert after.layout_depth > 3 and after.small_file_bytes == 3000
+
+
 def test_branches_are_looked_at_by_their_names(lake):
     filled(lake)
     table = lake.catalog.load_table(T)
