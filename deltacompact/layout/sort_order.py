@@ -52,6 +52,12 @@ class OrderedColumn:
     def names(self) -> tuple[str, ...]:
         return (self.name,)
 
+    def __str__(self) -> str:
+        transform, _, number = self.transform.rstrip("]").partition("[")
+        arguments = ", ".join([number] * bool(number) + [_in_quotes(self.name)])
+        key = arguments if transform == "identity" else f"{transform}({arguments})"
+        return f"{key} {'DESC' if self.descending else 'ASC'} NULLS {'FIRST' if self.nulls_first else 'LAST'}"
+
 
 @dataclass(frozen=True, slots=True)
 class CurveThrough:
@@ -59,6 +65,9 @@ class CurveThrough:
 
     curve: Curve
     names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.curve}({', '.join(map(_in_quotes, self.names))})"
 
 
 SortItem = OrderedColumn | CurveThrough
@@ -71,6 +80,16 @@ def sort_items(said_by: str, text: str) -> tuple[SortItem, ...]:
     if repeated := next((name for place, (name, by) in enumerate(keys) if (name, by) in keys[:place]), None):
         raise InputError(f"{said_by} has {repeated!r} twice")
     return items
+
+
+def in_one_spelling(text: str) -> str:
+    """A sort order as all texts with the same items are written. Raises InputError like `sort_items`."""
+    return ", ".join(map(str, sort_items("a sort order", text)))
+
+
+def _in_quotes(name: str) -> str:
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
 
 
 def _item(said_by: str, text: str) -> SortItem:

@@ -230,6 +230,17 @@ def test_a_sort_chooses_healthy_files_that_overlap_and_a_second_one_finds_nothin
     assert lake.rewrite(T, **options).nothing_to_do
 
 
+def test_the_same_order_in_other_words_is_the_same_layout(lake, monkeypatch):
+    filled(lake, [(0, 1000 + place) for place in range(8)])
+    options = {"strategy": "sort", "target_file_size_bytes": TARGET}
+    with monkeypatch.context() as older:  # it stored what was given
+        older.setattr("deltacompact.iceberg_modes.rewrite.laid_out.in_one_spelling", lambda text: text)
+        assert lake.rewrite(T, **options, sort_order="hilbert(day, price)").reasons == {"overlaps": 8}
+    assert lake.rewrite(T, **options, sort_order='hilbert("day",price)').nothing_to_do
+    assert lake.rewrite(T, **options, sort_order="day").reasons["overlaps"] >= 7
+    assert lake.rewrite(T, **options, sort_order="day asc nulls first").nothing_to_do
+
+
 def test_the_tables_own_order_is_enough(lake):
     fields = [NestedField(1, "day", LongType()), NestedField(2, "at", TimestampType())]
     for name, by in (("ns.bucket", BucketTransform(4)), ("ns.day", DayTransform())):

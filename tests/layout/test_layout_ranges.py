@@ -19,7 +19,7 @@ from deltacompact.layout.cutting_ranges import cut_ranges, keys_of
 from deltacompact.layout.document import layout_document, layout_from_json
 from deltacompact.layout.order import dense_ranks, stable_order, values_of
 from deltacompact.layout.ranges import sorted_by
-from deltacompact.layout.sort_order import Curve, CurveThrough, OrderedColumn, sort_items
+from deltacompact.layout.sort_order import Curve, CurveThrough, OrderedColumn, in_one_spelling, sort_items
 from deltacompact.layout.split_tree import Leaf
 
 
@@ -169,3 +169,16 @@ def test_ranks_are_those_of_python(type_, data):
         for times in (1, 30):  # a few sorted runs are merged, many are not
             many = np.tile(plain, times)
             assert stable_order(many).tolist() == sorted(range(len(many)), key=(times * values).__getitem__)
+
+
+NAMES = st.text(st.sampled_from('ab ,"()*'), min_size=1, max_size=6).filter(lambda name: name == name.strip())
+TRANSFORMS = st.sampled_from(["identity", "day", "bucket[4]", "truncate[12]"])
+ITEMS = st.builds(OrderedColumn, NAMES, st.booleans(), st.booleans(), TRANSFORMS) | st.builds(
+    CurveThrough, st.sampled_from(Curve), st.lists(NAMES, min_size=1, max_size=2, unique=True).map(tuple)
+)
+
+
+@given(ITEMS)
+def test_an_order_in_one_spelling_is_the_same_order(item):
+    assert sort_items("an order", str(item)) == (item,)
+    assert in_one_spelling(str(item)) == str(item)

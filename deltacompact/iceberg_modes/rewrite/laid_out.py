@@ -13,12 +13,14 @@ a partition together would make files that lie across the others.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from deltacompact.base.errors import InputError
 from deltacompact.base.settings import AMPLIFICATION_MAX
 from deltacompact.iceberg.boxes import boxes_of_files
 from deltacompact.iceberg.layout_memory import LayoutRun, came_since, layouts_of, spent_on
@@ -34,15 +36,19 @@ from deltacompact.layout.cluster_by import heaviest
 from deltacompact.layout.extents import STAYS, extents_of
 from deltacompact.layout.neighbours import MergeSizes, neighbours
 from deltacompact.layout.overlap import FileMask, LayoutChoice, RewriteAllowance, to_lay_out
+from deltacompact.layout.sort_order import in_one_spelling
 
 SORTED = "deltacompact.sort-order"
 """The key in a snapshot's summary of the order by which we sorted its files."""
+_OWN_ORDER = re.compile(r"order \d+")
+"""Its value for a sort order of the table."""
 
 
 def summary_of(options: RewriteOptions, metadata: TableMetadata) -> dict[str, str]:
     """The lines of a snapshot's summary about the order of rows; empty if rows kept theirs."""
     if options.strategy is Strategy.SORT:
-        return {SORTED: options.sort_order or f"order {metadata.sort_order_id}"}
+        own = f"order {metadata.sort_order_id}"
+        return {SORTED: own if options.sort_order is None else in_one_spelling(options.sort_order)}
     return {CLUSTER_PROPERTY: ",".join(map(str, options.cluster_by))} if options.cluster_by else {}
 
 
@@ -157,8 +163,19 @@ def _as_laid_out(state: TableState) -> Ranks:
 def _laid_out(state: TableState, options: RewriteOptions) -> FileMask:
     """Which files were laid out by the same columns, in the same way, by a snapshot of ours."""
     wanted = summary_of(options, state.metadata).items()
-    ours = {number for number, layout in layouts_of(state.metadata).items() if wanted <= layout.how.items()}
+    ours = {number for number, layout in layouts_of(state.metadata).items() if wanted <= _spelled(layout.how).items()}
     return np.array([entry.snapshot_id in ours for entry in state.data], bool)
+
+
+def _spelled(how: Mapping[str, str]) -> Mapping[str, str]:
+    """What a snapshot says of its layout, with the sort order in one spelling: older versions stored it as given."""
+    order = how.get(SORTED)
+    if order is None or _OWN_ORDER.fullmatch(order):
+        return how
+    try:
+        return {**how, SORTED: in_one_spelling(order)}
+    except InputError:  # of another version: its files count as not laid out
+        return how
 
 
 def ages_of(state: TableState) -> Ranks:
