@@ -74,7 +74,7 @@ class RewriteOptions:
         "min-file-size-bytes",
         WHOLE_OR_ZERO,
         TARGET_FILE_BYTES * 3 // 4,
-        "smaller files are rewritten, laid-out ones below half of it",
+        "smaller files are rewritten, laid-out ones below half",
         unit="bytes",
         says="75 % of the target",
     )
