@@ -1,7 +1,7 @@
 """Declares where a table is published, and makes the table there show the compacted rows of the streams.
 
     orders, day=1     version 4-a1…: a, b, d        day=2     version 2-77…: c
-    publish           declare; create the table or check it; add columns
+    publish           declare; create the table, once there are columns, or check it; add columns
                       head: a, b, c  ->  d is missing  ->  one commit that adds d
     publish           nothing is missing: no commit
 
@@ -51,6 +51,7 @@ class PublicationResult:
     dead_row_files_added    position delete files, or deletion vectors
     deltas_left_out         deltas that are not compacted yet, so the table does not show them
     error                   why a compaction could not publish its result
+    awaits_columns          the table is not created yet, because no compacted row has given it columns
     """
 
     table_id: str
@@ -61,6 +62,7 @@ class PublicationResult:
     dead_row_files_added: int = 0
     deltas_left_out: int = 0
     error: Exception | None = None
+    awaits_columns: bool = False
 
     def __repr__(self) -> str:
         """The line that `publish` prints."""
@@ -69,6 +71,8 @@ class PublicationResult:
             when = "" if isinstance(self.error, InputError) else " yet, the next run will"
             return f"{self.target} does not show it{when}: {one_line(self.error)}"
         left_out = f"; {counted(self.deltas_left_out, 'delta')} not compacted yet" if self.deltas_left_out else ""
+        if self.awaits_columns:
+            return f"{self.target}: the first compacted rows will create it{left_out}"
         if self.snapshot is None:
             return f"{self.target}: nothing to change{left_out}"
         commit = "version" if self.target.startswith("delta:") else "snapshot"
@@ -171,6 +175,8 @@ class _Publishing:
         if declare:
             self._check_waiting(streams)
         columns, existing = self._columns(streams), table.columns
+        # Deletes alone leave no columns, and no reader opens a Delta table without columns.
+        awaits_columns = existing is None and not columns.names
         if existing is not None:
             try:
                 columns = joined([existing, columns], f"{self._target.kind} table {self._target}")
@@ -186,14 +192,15 @@ class _Publishing:
         errors += self._unfit(streams, columns)
         if declare and errors:
             raise errors[0][1]
-        if existing is not None or any(stream.state.compacted for stream in streams):
+        if awaits_columns:
+            waiting = _waiting(streams)
+            result = PublicationResult(self._table_id, str(self._target), deltas_left_out=waiting, awaits_columns=True)
+            if declare:
+                self._declare()
+        else:
             compacted = (stream.state.compacted for stream in streams)
             table.prepare(columns, (file.schema for version in compacted if version for file in version.files))
             result = self._committed(table, columns, declare)
-        else:
-            result = PublicationResult(self._table_id, str(self._target), deltas_left_out=_waiting(streams))
-            if declare:
-                self._declare()
         if errors:
             raise errors[0][1]
         return result

@@ -110,6 +110,7 @@ def test_each_compaction_is_one_snapshot_with_the_compacted_files_by_reference(o
 
 def test_a_table_that_was_published_before_it_had_columns_is_read_when_it_has_rows(orders):
     """Readers find columns of compacted files by the mapping of names, which was empty then."""
+    IcebergTable.create(orders.lake.catalog, ICEBERG, pa.schema([]), (), {"format-version": "2"})
     orders.append([{"id": 1}], "delete")
     orders.compact()
     orders.publish()
@@ -548,6 +549,28 @@ def test_what_is_declared_before_the_first_compaction_is_created_by_it(orders):
     assert orders.shown() == [{"id": 1}]
 
 
+@pytest.mark.parametrize("operation", ["upsert", "delete"])
+def test_the_iceberg_table_is_created_with_the_first_rows_and_the_line_says_so(orders, operation):
+    orders.append(pa.table({"id": pa.array([], pa.int64())}), operation)
+    waiting = f"{orders.uri}: the first compacted rows will create it"
+    assert str(orders.publish()) == f"{waiting}; 1 delta not compacted yet"
+    orders.compact()
+    assert str(orders.catalog.publish(T)) == waiting
+    assert not orders.lake.catalog.table_exists(ICEBERG)
+    orders.append([{"id": 1}])
+    assert ": snapshot " in str(orders.compact().publication)
+    assert orders.shown() == [{"id": 1}]
+
+
+def test_a_table_whose_rows_have_only_partition_keys_is_shown(by_day):
+    """Such rows need no other column in Iceberg."""
+    flat = by_day.catalog.create_table("flat", primary_keys=["day"], partition_keys=["day"])
+    flat.append(pa.table({"day": ["a", "b"]}))
+    deltacompact.compact("flat", delta_catalog_client=by_day.catalog, settings=LOCAL)
+    assert flat.publish(f"iceberg://{by_day.lake.name}/ns.flat").files_added == 2
+    assert plain(by_day.lake.rows("ns.flat")) == [{"day": "a"}, {"day": "b"}]
+
+
 def test_a_table_that_is_gone_once_it_was_created_is_named(orders, monkeypatch):
     create = IcebergTable.create
 
@@ -878,7 +901,7 @@ def test_vacuum_deletes_nothing_where_the_iceberg_table_cannot_be_read(orders, m
         with pytest.raises(StoreError, match="no route"):
             vacuum(orders.catalog, T, age_min_s=0, force=True)
     orders.lake.catalog.drop_table(ICEBERG)
-    with pytest.raises(InputError, match="`compact` and `publish` create it again"):
+    with pytest.raises(InputError, match="`compact` and `publish` create it from compacted rows"):
         vacuum(orders.catalog, T, age_min_s=0, force=True)
     assert sorted((orders.folder / T).rglob("*.parquet")) == before
     orders.catalog.stop_publishing(T)

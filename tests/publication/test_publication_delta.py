@@ -735,10 +735,36 @@ def test_vacuum_deletes_nothing_where_the_delta_table_is_gone(orders):
     orders.compact(purge=True)
     orders.out.rename(orders.out.with_name("moved"))
     files = sorted(orders.folder.rglob("*.parquet"))
-    with pytest.raises(InputError, match=r"is not there: `compact` and `publish` create it again, "):
+    with pytest.raises(InputError, match=r"is not there: `compact` and `publish` create it from compacted rows, "):
         vacuum(orders.catalog, T, age_min_s=0, force=True)
     assert sorted(orders.folder.rglob("*.parquet")) == files
     assert orders.catalog.publish(T).snapshot == 0
+    assert orders.shown() == orders.compacted()
+
+
+@pytest.mark.parametrize("days", [False, True])
+def test_only_deletes_make_no_delta_table_because_no_reader_opens_one_without_columns(tmp_path, days):
+    orders, day = DeltaPublications(tmp_path, ["day"] if days else []), {"day": "1"} if days else {}
+    orders.append([{"id": 1}], "delete", **day)
+    orders.compact()
+    for publication in (orders.publish(), orders.catalog.publish(T)):
+        assert (publication.snapshot, publication.awaits_columns) == (None, True)
+    orders.append([{"id": 2}], "delete", **day)
+    assert orders.compact().publication.awaits_columns
+    assert not orders.out.exists()
+    orders.append([{"id": 1, "v": "a"}], **day)
+    assert orders.compact().publication.snapshot == 0
+    assert orders.shown() == orders.compacted() == [{"id": 1, "v": "a"} | day]
+
+
+def test_a_table_that_was_rolled_back_to_before_its_rows_makes_no_delta_table(orders):
+    orders.append([{"id": 1}])
+    orders.compact()
+    rollback(orders.catalog, T, "0")
+    assert orders.publish().awaits_columns
+    assert not orders.out.exists()
+    orders.append([{"id": 2}])
+    assert orders.compact().publication.snapshot == 0
     assert orders.shown() == orders.compacted()
 
 

@@ -29,7 +29,7 @@ def held_files(store: ObjectStore, folder: str, old_s: float, dry_run: bool) -> 
     if head is None or PUBLICATION not in head.configuration:
         raise InputError(
             f"Delta table {folder}, to which the table is published, is not there: `compact` and `publish` create it "
-            "again, `publish --stop` ends it (nothing was deleted)"
+            "from compacted rows, `publish --stop` ends it (nothing was deleted)"
         )
     needed = _needed(head, old_s * 1000)
     if not dry_run:

@@ -47,8 +47,8 @@ def held_files(catalog: Any, table_id: str, old_s: float, dry_run: bool) -> froz
         table = IcebergTable.load(catalog, table_id)
     except NotFoundError as error:
         raise InputError(
-            f"{error}, to which the table is published: `compact` and `publish` create it again, `publish --stop` "
-            "ends it (nothing was deleted)"
+            f"{error}, to which the table is published: `compact` and `publish` create it from compacted rows, "
+            "`publish --stop` ends it (nothing was deleted)"
         ) from error
     gone: list[Snapshot] = []
     if dry_run:
