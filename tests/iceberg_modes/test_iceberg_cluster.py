@@ -345,3 +345,13 @@ def test_a_line_says_why_readers_skip_no_file_by_a_column(lake, length):
     assert result.files_out > 2
     why = "column 'name': values of several files begin alike in the 128 characters that bounds have"
     assert [note.startswith(why) for note in result.notes] == [True] * (length == 200)
+
+
+def test_a_line_says_that_values_are_too_long_for_bounds(lake):
+    lake.create(T, SCHEMA)
+    rows = rows_of(1_200)
+    names = pa.array([f"{name}{'x' * 5_000}" for name in rows["name"].to_pylist()])
+    lake.append(T, rows.set_column(2, "name", names))
+    result = lake.rewrite(T, rewrite_all=True, target_file_size_bytes=8_000, cluster_by="name,id")
+    (note,) = result.notes
+    assert note.startswith(f"column 'name': {result.files_out} files without bounds: ")

@@ -262,6 +262,15 @@ def test_other_columns_are_another_layout(lake):
     assert rewrite(lake, "link").nothing_to_do
 
 
+def test_runs_of_a_few_files_take_the_oldest_first(lake):
+    """Each run took what the one before had written."""
+    filled(lake, [(0, 1000)] * 8)
+    first = paths(lake)
+    for left in (5, 2, 0):
+        rewrite(lake, "day", max_files_to_rewrite=3)
+        assert len(first & paths(lake)) == left
+
+
 def test_files_that_overlap_only_those_that_stay_are_chosen_once(lake):
     """Four files that stay meet the outputs by price in each run."""
     filled(lake, [(0, 10)] * 4)

@@ -259,8 +259,12 @@ class _Bin:
 
 def _group(number: int, bin_: _Bin, options: RewriteOptions) -> FileGroup:
     """A group, with the oldest rows first: outputs have one sequence number, so only the order tells newer rows."""
-    oldest_first = sorted(bin_.members, key=lambda source: (source.entry.sequence, source.entry.file.path.encode()))
+    oldest_first = sorted(bin_.members, key=_age)
     return FileGroup(number, tuple(oldest_first), *bin_.target, expected_output_files(_bytes(bin_.members), options))
+
+
+def _age(source: RewriteTask) -> tuple[int, bytes]:
+    return source.entry.sequence, source.entry.file.path.encode()
 
 
 def _count(bins: Iterable[_Bin]) -> int:
@@ -268,9 +272,12 @@ def _count(bins: Iterable[_Bin]) -> int:
 
 
 def _first_files(bins: Iterable[_Bin], files_max: int, options: RewriteOptions) -> Iterator[_Bin]:
-    """The bins with at most so many files in all. The first that has too many is cut, if the rest is worth it."""
+    """The bins with at most so many files in all. The first that has too many is cut, if the rest is worth it.
+
+    The oldest files come first: what this run writes is the newest for the next one, and may overlap the rest.
+    """
     for bin_ in bins:
-        part = bin_.members[:files_max]
+        part = sorted(bin_.members, key=_age)[:files_max] if len(bin_.members) > files_max else bin_.members
         if part and (len(part) == len(bin_.members) or worth_it(part, options)):
             files_max -= len(part)
             yield replace(bin_, members=part)
