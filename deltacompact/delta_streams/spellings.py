@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow as pa
 
-from deltacompact.base.errors import SchemaError
+from deltacompact.base.errors import InputError, SchemaError
 from deltacompact.base.model import Partition, partition_text
 from deltacompact.tabular.partition_texts import partition_scalar
 
@@ -56,31 +56,41 @@ class Spellings:
     ) -> Partition | None:
         """The partition that has the same values in other texts. None: there is none; this one is known from now on.
 
-        `list_again` remembers a listing. It is asked once a minute, and for each text that is not the usual one of its
-        value: other processes mostly begin partitions by the usual text.
+        `list_again` remembers a listing. It is asked once a minute. A partition that another process has begun since is
+        found by the usual texts of its values.
         """
+        values = _values(partition, types)
         with self._lock:
-            values = _values(partition, types)
-            if now_s > self._listed_s + _LISTED_AGAIN_AFTER_S or not _is_usual(partition, values):
+            if now_s > self._listed_s + _LISTED_AGAIN_AFTER_S:
                 list_again()
             if types != self._types:
                 self._of_values = {_values(known, types): known for known in self._partitions}
                 self._types = types
             if partition in self._partitions:
                 return None
-            known = self._of_values.get(values)
-            if known is not None and exists(known):
-                return known
+            known = self._of_values.setdefault(values, partition)
+        for other in {known: None, _usual(partition, values): None}:
+            if other != partition and exists(other):
+                return other
+        with self._lock:
             self._of_values[values] = partition
             self._partitions[partition] = None
-            return None
+        return None
 
 
-def _is_usual(partition: Partition, values: Values) -> bool:
-    texts = (text for _, text in partition.values)
-    return all(
-        isinstance(value, str) or partition_text(value) == text for text, value in zip(texts, values, strict=True)
+def _usual(partition: Partition, values: Values) -> Partition:
+    """The partition of the same values in the texts that they have as rows are routed."""
+    return Partition(
+        tuple((name, _usual_text(text, value)) for (name, text), value in zip(partition.values, values, strict=True))
     )
+
+
+def _usual_text(text: str | None, value: pa.Scalar | str | None) -> str | None:
+    """The text itself, if rows with such a value are not routed."""
+    try:
+        return partition_text(value)
+    except (InputError, OverflowError, ValueError):  # bytes; dates before the year 1
+        return text
 
 
 def _values(partition: Partition, types: Types) -> Values:

@@ -137,14 +137,14 @@ def _read(store: ObjectStore, listed: Sequence[Manifest]) -> dict[str, npt.NDArr
 
 def _sizes(metadata: TableMetadata, head: Snapshot, files: npt.NDArray[Any]) -> BranchSizes:
     is_data = files["content"] == int(Content.DATA)
-    line = list(metadata.ancestors(head))
+    line, options = list(metadata.ancestors(head)), rewrite_options({}, metadata.properties)
     written = next((snapshot for snapshot in line if not snapshot.is_upkeep), None)
     ours = next((snapshot for snapshot in line if has_compacted(snapshot)), None)
     new = files["added"] > ours.sequence_number if ours else np.ones(len(files), bool)
     return BranchSizes(
         head=written.snapshot_id if written else None,
         data_file_bytes=files["bytes"][is_data],
-        small_file_bytes=rewrite_options({}, metadata.properties).min_file_bytes,
+        small_file_bytes=options.min_file_bytes // (2 if options.cluster_by else 1),  # files of a layout differ
         data_rows=int(files["rows"][is_data].sum()),
         delete_files=int(np.count_nonzero(~is_data)),
         delete_rows=int(files["rows"][~is_data].sum()),

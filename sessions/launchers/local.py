@@ -161,6 +161,7 @@ class LocalLauncher:
     def close(self) -> None:
         for group_id in list(self._groups):
             self.terminate(group_id)
+            self.part_with_log(group_id, is_copied=False)
         if self._temporary:
             with contextlib.suppress(OSError):  # the file of a cluster that runs may lie there
                 self._logs.rmdir()

@@ -105,7 +105,8 @@ class Condition(BaseModel):
     small_files: Count | None = Field(default=None, description="Iceberg: at least this many small data files.")
     small_file_bytes: Count | None = Field(
         default=None,
-        description="Iceberg: below this size a data file is small. Default: 75 % of the table's target size.",
+        description="Iceberg: below this size a data file is small. Default: 75 % of the table's target size, half of "
+        "that if it is clustered.",
     )
     new_bytes: Count | None = Field(default=None, description="Iceberg: written since the last compaction.")
     compaction_age: Seconds | None = Field(

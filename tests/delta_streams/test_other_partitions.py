@@ -398,3 +398,22 @@ def test_threads_begin_partitions_side_by_side():
     with ThreadPoolExecutor(8) as threads:
         assert list(threads.map(begun, news)) == [None] * 40
     assert spellings.other(Partition((("p", "07"),)), types, 1e9, list, lambda known: True) is not None
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [(pa.array([b"a"]), "a"), (pa.array([-719_528], pa.date32()), "0000-01-01")],
+)
+def test_a_value_that_rows_are_not_routed_by_has_its_own_text(values, text):
+    """Python has no such date, and bytes name no partition: no new partition could be begun."""
+    orders = deltacompact.DeltaStreamCatalog(MemoryStore()).create_table("orders", ["p"], ["id"])
+    orders.append(pa.table({"id": [1], "p": values}), {"p": text})
+    assert [str(partition) for partition in orders.partitions()] == [f"p={text}"]
+
+
+def test_unusual_texts_are_listed_no_more_often_than_others():
+    store = CountingStore(MemoryStore())
+    orders = deltacompact.DeltaStreamCatalog(store, clock=lambda: 1e9).create_table("orders", ["p"], ["id"])
+    for number in range(20):
+        orders.append(pa.table({"id": [1], "p": [number]}), {"p": f"{number:03}"})
+    assert len([path for kind, path in store.requests if kind == "list" and "stream" not in path]) <= 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ from pyiceberg.types import LongType, NestedField, TimestampType
 from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg import IcebergCatalog
 from deltacompact.iceberg_modes.rewrite.choosing import FileFacts, RewriteReason
-from deltacompact.iceberg_modes.rewrite.laid_out import badly_laid
+from deltacompact.iceberg_modes.rewrite.laid_out import _as_laid_out, badly_laid
 from deltacompact.iceberg_modes.rewrite.options import rewrite_options
 from deltacompact.iceberg_modes.rewrite.plan_document import plan_document, plan_from_json
 from deltacompact.reports.iceberg_table import branch_contents
@@ -260,6 +261,12 @@ def test_other_columns_are_another_layout(lake):
     rewrite(lake, "day")
     assert rewrite(lake, "link").files_in > 3
     assert rewrite(lake, "link").nothing_to_do
+
+
+def test_a_terabyte_is_shared_by_the_rows_of_its_files():
+    """Rows by bytes of all files exceeded 64 bits, so that every file had to wait for ever."""
+    files = [SimpleNamespace(file=SimpleNamespace(rows=10_000_000, file_bytes=500_000_000))] * 2_000
+    assert set(_as_laid_out(SimpleNamespace(data=files)).tolist()) == {500_000_000}
 
 
 def test_runs_of_a_few_files_take_the_oldest_first(lake):

@@ -71,7 +71,7 @@ def test_a_container_of_this_host_with_process_ids_of_its_own_is_another_machine
     assert dead.is_at_work("5c") is None
 
 
-@pytest.mark.parametrize("process", [os.getpid(), os.getppid()])
+@pytest.mark.parametrize("process", [os.getpid(), os.getppid()], ids=["this", "another"])
 def test_a_process_that_seems_to_have_begun_at_another_time_is_asked_for_signs(process):
     """Its start is told by the time of boot, which moves when the clock is set: live sessions were taken over."""
     holder = replace(Holder.this(), process=process, started_s=psutil.Process(process).create_time())

@@ -139,10 +139,11 @@ def _reason(entry: ManifestEntry, deletes: Deletes, options: RewriteOptions, fac
     lies_well = entry.file.path in facts.laid_out and entry.file.path not in facts.merged
     reason = _by_deletes_and_size(entry, deletes, options, overlaps)
     if lies_well and reason is RewriteReason.TOO_SMALL:
-        return RewriteReason.RIGHT_SIZE
+        is_tiny = entry.file.file_bytes < options.min_file_bytes // 2
+        reason = RewriteReason.GROUP_TOO_SMALL if is_tiny else RewriteReason.RIGHT_SIZE
     if entry.file.path in facts.cold and reason in _BY_LAYOUT:
         return RewriteReason.INFREQUENT_STORAGE
-    if entry.file.path in facts.waiting and reason is RewriteReason.RIGHT_SIZE:
+    if entry.file.path in facts.waiting and reason in (RewriteReason.RIGHT_SIZE, RewriteReason.GROUP_TOO_SMALL):
         return RewriteReason.OVERLAPS_WAITS
     return reason
 

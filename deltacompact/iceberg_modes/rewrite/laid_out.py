@@ -85,6 +85,8 @@ def badly_laid(
     own = boxes.take(places)
     choice = overlapping_in(state, own, options, worth and _ranked(state, own, worth))
     laid_out = _laid_out(state, options) & ~choice.chosen
+    if options.output_spec_id is not None:  # rows of several partitions go to one: no file keeps its neighbours
+        laid_out[:] = False
     lies_well = np.zeros(boxes.files, bool)
     lies_well[places] = laid_out & ~choice.waits
     return BadlyLaid(
@@ -157,7 +159,7 @@ def _as_laid_out(state: TableState) -> Ranks:
     """The bytes of the files, shared by their rows: ordered rows are compressed better than the same rows before."""
     rows: Ranks = np.array([entry.file.rows for entry in state.data], np.int64)
     bytes_ = sum(entry.file.file_bytes for entry in state.data)
-    return rows * max(1, bytes_) // max(1, int(rows.sum()))
+    return np.asarray(rows * (max(1, bytes_) / max(1, int(rows.sum()))), np.int64)  # the product exceeds 64 bits
 
 
 def _laid_out(state: TableState, options: RewriteOptions) -> FileMask:

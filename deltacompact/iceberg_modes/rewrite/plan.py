@@ -166,13 +166,14 @@ def plan_rewrite(
     scopes: dict[tuple[_Target, bool, int | None], list[RewriteTask]] = defaultdict(list)
     for task in tasks:
         scope = scope_of(task.entry) if partition_of is None else _moved(task.entry, options, partition_of, state)
-        scopes[scope, task.entry.file.first_row_id is not None, _set_of(task, facts)].append(task)
+        merged = facts.merged.get(task.entry.file.path)  # whatever its reason: without it the set lies across it
+        scopes[scope, task.entry.file.first_row_id is not None, merged].append(task)
     bins = []
     for (scope, _, merged), inputs in scopes.items():
         for members in _packed(inputs, options):
             are_merged = merged is not None and len(members) > 1
             if facts.only is not None or are_merged or worth_it(members, options):
-                bins.append(_Bin(scope, members))
+                bins.append(_Bin(scope, members, are_merged))
             else:
                 stays[RewriteReason.GROUP_TOO_SMALL] += len(members)
     chosen = _in_order(bins, options.job_order, worth)
@@ -185,12 +186,6 @@ def plan_rewrite(
         tuple(_group(number, bin_, options) for number, bin_ in enumerate(chosen)),
         tuple((reason, stays[reason]) for reason in RewriteReason if stays[reason]),
     )
-
-
-def _set_of(task: RewriteTask, facts: FileFacts) -> int | None:
-    """The number of the set of neighbours that a file is merged with. None: it is rewritten with all others."""
-    is_merged = task.reason is RewriteReason.TOO_SMALL or facts.only is not None
-    return facts.merged.get(task.entry.file.path) if is_merged else None
 
 
 def worth_it(members: Sequence[RewriteTask], options: RewriteOptions) -> bool:
@@ -251,10 +246,11 @@ def _moved(
 
 @dataclass(frozen=True, slots=True)
 class _Bin:
-    """Files that may become a group, and where their rows go."""
+    """Files that may become a group, and where their rows go. `is_set`: neighbours, of which none may be left out."""
 
     target: _Target
     members: Sequence[RewriteTask]
+    is_set: bool = False
 
 
 def _group(number: int, bin_: _Bin, options: RewriteOptions) -> FileGroup:
@@ -277,6 +273,8 @@ def _first_files(bins: Iterable[_Bin], files_max: int, options: RewriteOptions) 
     The oldest files come first: what this run writes is the newest for the next one, and may overlap the rest.
     """
     for bin_ in bins:
+        if bin_.is_set and len(bin_.members) > files_max:
+            continue
         part = sorted(bin_.members, key=_age)[:files_max] if len(bin_.members) > files_max else bin_.members
         if part and (len(part) == len(bin_.members) or worth_it(part, options)):
             files_max -= len(part)
