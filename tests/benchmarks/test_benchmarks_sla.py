@@ -79,8 +79,8 @@ def test_sessions_are_planned_run_and_learned_from(tmp_path: Path) -> None:
     assert not (tmp_path / "copy").exists()
 
 
-def test_large_tables_get_large_deltas_wherever_they_fall() -> None:
+def test_large_tables_get_deltas_of_some_percent_wherever_they_fall() -> None:
     drawn = [table for table, _ in islice(tables(3, LARGE, 1.0), 60)]
     assert {table.where for table in drawn} == {"newest", "anywhere", "new keys"}
-    assert all(table.rows * table.share > 150_000 and not table.text for table in drawn)
+    assert all(0.019 < table.share < 0.32 and not table.text for table in drawn), "so that a table has many sessions"
     assert min(table.rows * WIDTHS[table.width] + 60 * table.rows for table in drawn) > 500_000_000
