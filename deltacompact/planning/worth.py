@@ -42,9 +42,9 @@ def read_s(files: _Amount, bytes_: _Amount) -> _Amount:
 def saved_s(boxes: Boxes, file_bytes: float) -> list[float]:
     """For each column, the core-seconds that a read by it would save if the partition's files were laid out in a
     grid."""
-    met = [[meetings(*ranges) / boxes.files] for ranges in zip(boxes.low, boxes.high, strict=True)]
-    saved = _in_grid_s(np.array(met), np.array([boxes.files]), np.array([file_bytes]))
-    return [float(of_column) for of_column in saved[:, 0]]
+    met = [meetings(*ranges) / boxes.files for ranges in zip(boxes.low, boxes.high, strict=True)]
+    by_column = np.array(met, np.float64).reshape(len(met), 1)  # also without columns
+    return [float(saved) for (saved,) in _in_grid_s(by_column, np.array([boxes.files]), np.array([file_bytes]))]
 
 
 def _in_grid_s(
