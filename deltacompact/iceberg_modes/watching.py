@@ -144,7 +144,7 @@ def _sizes(metadata: TableMetadata, head: Snapshot, files: npt.NDArray[Any]) -> 
     return BranchSizes(
         head=written.snapshot_id if written else None,
         data_file_bytes=files["bytes"][is_data],
-        small_file_bytes=options.min_file_bytes // (2 if options.cluster_by else 1),  # files of a layout differ
+        small_file_bytes=options.laid_out_file_bytes_min if options.cluster_by else options.min_file_bytes,
         data_rows=int(files["rows"][is_data].sum()),
         delete_files=int(np.count_nonzero(~is_data)),
         delete_rows=int(files["rows"][~is_data].sum()),

@@ -139,7 +139,7 @@ def _reason(entry: ManifestEntry, deletes: Deletes, options: RewriteOptions, fac
     lies_well = entry.file.path in facts.laid_out and entry.file.path not in facts.merged
     reason = _by_deletes_and_size(entry, deletes, options, overlaps)
     if lies_well and reason is RewriteReason.TOO_SMALL:
-        is_tiny = entry.file.file_bytes < options.min_file_bytes // 2
+        is_tiny = entry.file.file_bytes < options.laid_out_file_bytes_min
         reason = RewriteReason.GROUP_TOO_SMALL if is_tiny else RewriteReason.RIGHT_SIZE
     if entry.file.path in facts.cold and reason in _BY_LAYOUT:
         return RewriteReason.INFREQUENT_STORAGE

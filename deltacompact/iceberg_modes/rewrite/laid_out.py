@@ -98,13 +98,9 @@ def badly_laid(
 
 
 def _merged(state: TableState, boxes: Boxes, lies_well: FileMask, options: RewriteOptions) -> dict[str, int]:
-    """Small files that become one with their neighbours, each with the number of its set.
-
-    Leaves of a tree differ in size, and ordered rows take fewer bytes. So a file counts as small only from half of the
-    minimum on.
-    """
+    """Small files that become one with their neighbours, each with the number of its set."""
     sizes = np.array([entry.file.file_bytes for entry in state.data], np.int64)
-    merging = MergeSizes(options.min_file_bytes // 2, options.target_file_bytes, options.min_input_files)
+    merging = MergeSizes(options.laid_out_file_bytes_min, options.target_file_bytes, options.min_input_files)
     sets = neighbours(boxes, sizes, lies_well, merging, heaviest(options.cluster_by))
     return {state.data[place].file.path: number for number, own in enumerate(sets) for place in own.tolist()}
 

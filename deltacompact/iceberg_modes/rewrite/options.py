@@ -195,6 +195,11 @@ class RewriteOptions:
         return bool(self.cluster_by) or self.strategy is Strategy.SORT
 
     @property
+    def laid_out_file_bytes_min(self) -> int:
+        """Smaller files of a layout are small. Leaves of a tree differ in size, and ordered rows take fewer bytes."""
+        return self.min_file_bytes // 2
+
+    @property
     def written_file_bytes_max(self) -> int:
         """The size that a written file may reach: halfway between target and maximum, as Iceberg has it."""
         return self.target_file_bytes + (self.max_file_bytes - self.target_file_bytes) // 2
