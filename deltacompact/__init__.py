@@ -11,6 +11,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from deltacompact.base.data_file import DataFile
+    from deltacompact.base.deltas import Appended, Delta
     from deltacompact.base.errors import (
         ClusterError,
         ConflictError,
@@ -27,16 +29,9 @@ if TYPE_CHECKING:
         StoreError,
         UnhealthyError,
     )
-    from deltacompact.base.model import (
-        PARTITION_STREAM_POS_VIRTUAL_COL_NAME,
-        Appended,
-        ContentType,
-        DataFile,
-        Delta,
-        OperationType,
-        SortKey,
-    )
+    from deltacompact.base.model import ContentType, OperationType
     from deltacompact.base.settings import Settings
+    from deltacompact.base.table_keys import PARTITION_STREAM_POS_VIRTUAL_COL_NAME, SortKey
     from deltacompact.base.thresholds import Thresholds
     from deltacompact.catalog.changes import changes
     from deltacompact.catalog.delta_stream_table import DeltaStreamTable
@@ -128,15 +123,10 @@ _MODULES = {
     "publication.publication": ("PublicationResult",),
     "compact": ("compact",),
     "results": ("CompactionResult", "SessionResult"),
-    "base.model": (
-        "PARTITION_STREAM_POS_VIRTUAL_COL_NAME",
-        "Appended",
-        "ContentType",
-        "DataFile",
-        "Delta",
-        "OperationType",
-        "SortKey",
-    ),
+    "base.model": ("ContentType", "OperationType"),
+    "base.table_keys": ("PARTITION_STREAM_POS_VIRTUAL_COL_NAME", "SortKey"),
+    "base.data_file": ("DataFile",),
+    "base.deltas": ("Appended", "Delta"),
     "maintenance.check": ("check",),
     "base.thresholds": ("Thresholds",),
     "reports.health": ("TableHealth",),

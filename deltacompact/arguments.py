@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import ContentType, SortKey
+from deltacompact.base.model import ContentType
 from deltacompact.base.settings import DEFAULTS, Options, Settings, at_least
+from deltacompact.base.table_keys import SortKey
 from deltacompact.job import Request
 from deltacompact.layout.cluster_by import cluster_columns, text_of_columns
 from deltacompact.planning.within_memory import within_memory

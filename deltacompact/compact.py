@@ -14,8 +14,9 @@ from deltacompact.arguments import attempt_named, clustering
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 from deltacompact.base.events import EventSink
-from deltacompact.base.model import ContentType, SortKey
+from deltacompact.base.model import ContentType
 from deltacompact.base.settings import DEFAULTS, Settings
+from deltacompact.base.table_keys import SortKey
 from deltacompact.base.user_calls import user_call
 from deltacompact.catalog.delta_stream_table import DeltaStreamTable
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog

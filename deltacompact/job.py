@@ -18,9 +18,10 @@ import pyarrow as pa
 
 from deltacompact.base import expect
 from deltacompact.base.errors import DeltaCompactError, InputError, NotFoundError
-from deltacompact.base.model import INT64_MAX, ContentType, OperationType, Partition, Readers, SortKey, Table, TableKeys
+from deltacompact.base.model import INT64_MAX, ContentType, OperationType, Partition, Readers, Table
 from deltacompact.base.partitions import side_by_side
 from deltacompact.base.settings import DEFAULTS, Options
+from deltacompact.base.table_keys import SortKey, TableKeys
 from deltacompact.delta_streams.clustering import check_clustering, schemas_of
 from deltacompact.delta_streams.destinations import check_destination
 from deltacompact.delta_streams.idle_streams import idle_streams

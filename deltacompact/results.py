@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from deltacompact.base import one_heap
+from deltacompact.base.deltas import null_keys
 from deltacompact.base.errors import DeltaCompactError
 from deltacompact.base.events import SessionFinished, logger
-from deltacompact.base.model import Partition, null_keys
+from deltacompact.base.model import Partition
 from deltacompact.base.notebooks import html_table
 from deltacompact.base.wording import counted, noticed, one_line, size
 from deltacompact.planning.decisions import DecidedFile, counted_reasons, decided_words

@@ -7,7 +7,9 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from deltacompact.base.model import Commit, ContentType, DataFile, Delta, OperationType, Partition
+from deltacompact.base.data_file import DataFile
+from deltacompact.base.deltas import Commit, Delta
+from deltacompact.base.model import ContentType, OperationType, Partition
 from deltacompact.base.numbers import DeltaFileNumber
 from deltacompact.base.settings import Options, Settings
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog

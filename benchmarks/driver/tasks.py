@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from deltacompact.base.model import DataFile
+from deltacompact.base.data_file import DataFile
 from deltacompact.index.index_files import IndexFile
 from deltacompact.planning import sizing
 from deltacompact.planning.plan import CompactionPlan

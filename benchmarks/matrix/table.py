@@ -24,8 +24,9 @@ import pyarrow.parquet as pq
 
 from benchmarks.checksum import Fingerprint, row_hashes
 from benchmarks.data import EPOCH_US, customers, payloads
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import NotFoundError
-from deltacompact.base.model import DataFile, OperationType, Partition
+from deltacompact.base.model import OperationType, Partition
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.delta_streams.paths import TablePaths
 from deltacompact.storage.objects import ObjectStore

@@ -16,18 +16,12 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 import pyarrow as pa
 
 from deltacompact.base import expect
+from deltacompact.base.data_file import DataFile
+from deltacompact.base.deltas import Appended, Delta
 from deltacompact.base.errors import DeltaCompactError, InputError
-from deltacompact.base.model import (
-    Appended,
-    ContentType,
-    DataFile,
-    Delta,
-    OperationType,
-    Partition,
-    SchemaMode,
-    TableKeys,
-    Token,
-)
+from deltacompact.base.model import ContentType, OperationType, Partition, SchemaMode
+from deltacompact.base.table_keys import TableKeys
+from deltacompact.base.tokens import Token
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.streams import Streams
 from deltacompact.delta_streams.table_documents import is_destination

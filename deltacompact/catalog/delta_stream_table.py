@@ -17,10 +17,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from deltacompact.base import expect
+from deltacompact.base.deltas import Appended, Delta
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import Appended, ContentType, Delta, Partition, Readers, SchemaMode, Table, TableKeys
+from deltacompact.base.model import ContentType, Partition, Readers, SchemaMode, Table
 from deltacompact.base.notebooks import UsersWords
 from deltacompact.base.partitions import side_by_side
+from deltacompact.base.table_keys import TableKeys
 from deltacompact.base.user_calls import users_calls
 from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S
 

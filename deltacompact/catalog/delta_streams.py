@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import CATALOG_VARIABLE, Readers, SchemaMode, SortKey
+from deltacompact.base.model import CATALOG_VARIABLE, Readers, SchemaMode
 from deltacompact.base.notebooks import UsersWords
+from deltacompact.base.table_keys import SortKey
 from deltacompact.base.user_calls import users_calls
 from deltacompact.catalog.delta_stream_calls import DeltaStreamCalls
 from deltacompact.catalog.delta_stream_table import DeltaStreamTable

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from deltacompact.base.deltas import CompactedDelta
 from deltacompact.base.errors import CorruptionError, DeltaCompactError, InputError
 from deltacompact.base.fingerprint import Fingerprint
-from deltacompact.base.model import CompactedDelta, Partition
+from deltacompact.base.model import Partition
 from deltacompact.delta_streams.appending.advice import advising
 from deltacompact.delta_streams.scan import with_keys_of
 from deltacompact.delta_streams.snapshots import everything

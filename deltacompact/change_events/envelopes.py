@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from deltacompact.base import compute as pc
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import TableKeys
+from deltacompact.base.table_keys import TableKeys
 from deltacompact.base.wording import columns_shown
 from deltacompact.change_events.events import Events, Indices, Origin, Placed, first_null
 from deltacompact.change_events.formats import Envelope

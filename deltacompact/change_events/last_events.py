@@ -16,8 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from deltacompact.base import compute as pc
-from deltacompact.base.model import ContentType, DataFile, OperationType, TableKeys
+from deltacompact.base.data_file import DataFile
+from deltacompact.base.model import ContentType, OperationType
 from deltacompact.base.numbers import UNNUMBERED
+from deltacompact.base.table_keys import TableKeys
 from deltacompact.change_events.events import Events, Indices
 from deltacompact.index.keys import Encoding, keyless, resolve_encoding
 from deltacompact.index.sort_widths import longest_values

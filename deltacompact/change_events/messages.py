@@ -20,7 +20,8 @@ import pyarrow as pa
 
 from deltacompact.base import compute as pc
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import ContentType, TableKeys
+from deltacompact.base.model import ContentType
+from deltacompact.base.table_keys import TableKeys
 from deltacompact.base.wording import text_of
 from deltacompact.change_events.envelopes import PAYLOAD, TOMBSTONE
 from deltacompact.change_events.events import Origin

@@ -17,7 +17,8 @@ import pyarrow as pa
 from deltacompact.base import compute as pc
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import DELETE_VALUES, UPSERT_VALUES, TableKeys
+from deltacompact.base.model import DELETE_VALUES, UPSERT_VALUES
+from deltacompact.base.table_keys import TableKeys
 from deltacompact.base.wording import columns_shown
 from deltacompact.change_events.events import Events, Origin, Placed
 from deltacompact.change_events.unavailable import check_available

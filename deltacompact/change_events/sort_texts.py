@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from deltacompact.base import compute as pc
 from deltacompact.base.errors import SchemaError
-from deltacompact.base.model import TableKeys
+from deltacompact.base.table_keys import TableKeys
 from deltacompact.change_events.events import Events, Placed
 from deltacompact.tabular import column_types, schemas
 from deltacompact.tabular.inferred_keys import is_log_position, ordered_type

@@ -19,10 +19,11 @@ from datetime import datetime
 import numpy as np
 import pyarrow as pa
 
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError, SchemaError
 from deltacompact.base.events import logger
 from deltacompact.base.limits import ReadLimits
-from deltacompact.base.model import ContentType, DataFile, Partition, Table
+from deltacompact.base.model import ContentType, Partition, Table
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.base.wording import text_of
 from deltacompact.change_feed.candidates import Bits, Candidates, Numbers, changed

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from deltacompact.base.model import DataFile
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.change_feed.candidates import Bits
 from deltacompact.index.live_bitmaps import live_mask

@@ -20,7 +20,7 @@ from deltacompact.cli.arguments import (
 )
 
 if TYPE_CHECKING:
-    from deltacompact.base.model import Appended, Delta
+    from deltacompact.base.deltas import Appended, Delta
     from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 
 
@@ -100,7 +100,7 @@ def append(
     deltacompact append ./lake orders cdc/ --format debezium --token batch-7
     deltacompact append ./lake orders cdc.csv.gz --operation-column op --delete-values D,X
     """
-    from deltacompact.base.model import Appended
+    from deltacompact.base.deltas import Appended
     from deltacompact.cli.console import err
     from deltacompact.delta_streams.appending.sources import sources
 

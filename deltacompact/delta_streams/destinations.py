@@ -12,7 +12,8 @@ A destination is written only once its first version is complete: a refused comp
 from __future__ import annotations
 
 from deltacompact.base.errors import InputError, NotFoundError
-from deltacompact.base.model import Partition, Table, TableKeys
+from deltacompact.base.model import Partition, Table
+from deltacompact.base.table_keys import TableKeys
 from deltacompact.delta_streams.streams import Streams
 from deltacompact.delta_streams.table_documents import check_keys
 

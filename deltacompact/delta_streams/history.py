@@ -16,8 +16,9 @@ from collections.abc import Container
 from dataclasses import dataclass
 from datetime import datetime
 
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import DataFile, Partition
+from deltacompact.base.model import Partition
 from deltacompact.base.moments import moment_at, spelled
 from deltacompact.base.wording import counted
 from deltacompact.delta_streams.log.state import StreamState

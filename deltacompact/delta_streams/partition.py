@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from deltacompact.base.data_file import FarValues
+from deltacompact.base.deltas import CompactedDelta
 from deltacompact.base.errors import ConflictError, DeltaCompactError
-from deltacompact.base.model import CompactedDelta, FarValues, Partition, Table, TableKeys
+from deltacompact.base.model import Partition, Table
 from deltacompact.base.partitions import both
+from deltacompact.base.table_keys import TableKeys
 from deltacompact.delta_streams.destinations import open_destination
 from deltacompact.delta_streams.log.entries import Compacted, Fence
 from deltacompact.delta_streams.log.log import StreamLog, genesis_state

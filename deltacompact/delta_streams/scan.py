@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import pyarrow as pa
 
 from deltacompact.base import expect
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import InputError
 from deltacompact.base.fingerprint import Fingerprint
-from deltacompact.base.model import ContentType, DataFile, Partition, Table
+from deltacompact.base.model import ContentType, Partition, Table
 from deltacompact.base.moments import moment_of
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.base.partitions import side_by_side

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from deltacompact.base.model import Commit, CompactedDelta, Delta
+from deltacompact.base.deltas import Commit, CompactedDelta, Delta
 from deltacompact.delta_streams.log.state import StreamState
 
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from deltacompact.base.deltas import CompactedDelta, Delta
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import INT64_MAX, CompactedDelta, Delta, Partition
+from deltacompact.base.model import INT64_MAX, Partition
 from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.base.settings import AMPLIFICATION_MAX
 from deltacompact.base.wording import counted

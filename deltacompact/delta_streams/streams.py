@@ -15,9 +15,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import ConflictError, CorruptionError, InputError, NotFoundError
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
-from deltacompact.base.model import FORMAT_VERSION, DataFile, Partition, Table
+from deltacompact.base.model import FORMAT_VERSION, Partition, Table
 from deltacompact.base.partitions import side_by_side
 from deltacompact.delta_streams.listing import Listing, read_listing
 from deltacompact.delta_streams.log.entries import dump

@@ -18,7 +18,8 @@ from dataclasses import replace
 from typing import Any
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import FORMAT_VERSION, Direction, Readers, SchemaMode, SortKey, Table, TableKeys
+from deltacompact.base.model import FORMAT_VERSION, Readers, SchemaMode, Table
+from deltacompact.base.table_keys import Direction, SortKey, TableKeys
 from deltacompact.delta_streams.log.entries import check_format
 from deltacompact.delta_streams.log.objects import json_object
 from deltacompact.layout.cluster_by import cluster_columns, text_of_columns

@@ -31,9 +31,10 @@ from deltacompact.base.errors import (
     NotFoundError,
     StoreError,
 )
-from deltacompact.base.model import FORMAT_VERSION, INT64_MAX, Readers, SchemaMode, SortKey, Table, TableKeys
+from deltacompact.base.model import FORMAT_VERSION, INT64_MAX, Readers, SchemaMode, Table
 from deltacompact.base.partitions import READ_AT_ONCE, both
 from deltacompact.base.settings import at_least
+from deltacompact.base.table_keys import SortKey, TableKeys
 from deltacompact.base.wording import table_meant
 from deltacompact.delta_streams.declared_columns import declared_columns
 from deltacompact.delta_streams.log.entries import dump

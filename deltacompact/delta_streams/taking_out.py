@@ -21,8 +21,10 @@ from typing import Any
 import numpy as np
 
 from deltacompact.base import expect
+from deltacompact.base.data_file import DataFile
+from deltacompact.base.deltas import Commit, Delta, ObjectRef
 from deltacompact.base.errors import ConflictError, CorruptionError, InputError, NotFoundError
-from deltacompact.base.model import Commit, DataFile, Delta, ObjectRef, Partition
+from deltacompact.base.model import Partition
 from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.base.settings import DEFAULTS
 from deltacompact.base.user_calls import user_call

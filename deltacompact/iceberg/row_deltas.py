@@ -23,9 +23,10 @@ import pyarrow as pa
 
 from deltacompact.base import compute as pc
 from deltacompact.base.batching import batched
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import ConflictError, InputError, OutcomeUnknownError
 from deltacompact.base.limits import READ_LIMITS
-from deltacompact.base.model import ContentType, DataFile, Partition
+from deltacompact.base.model import ContentType, Partition
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.base.wording import columns_shown
 from deltacompact.iceberg.commit.committer import Committer

@@ -24,9 +24,10 @@ from typing import Any, TypeVar
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import INT64_MAX, Direction, SortKey
+from deltacompact.base.model import INT64_MAX
 from deltacompact.base.options import Kind, declared, option
 from deltacompact.base.spans import span_s
+from deltacompact.base.table_keys import Direction, SortKey
 from deltacompact.base.wording import unknown_option
 from deltacompact.layout.cluster_by import ClusterColumn, cluster_columns
 from deltacompact.layout.sort_order import sort_items

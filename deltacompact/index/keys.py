@@ -26,8 +26,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deltacompact import _kernels
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import SchemaError
-from deltacompact.base.model import DataFile, Direction, OperationType, TableKeys
+from deltacompact.base.model import OperationType
+from deltacompact.base.table_keys import Direction, TableKeys
 from deltacompact.base.wording import columns_shown, with_article
 from deltacompact.tabular import column_types, schemas
 

@@ -20,9 +20,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deltacompact import _kernels
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
-from deltacompact.base.model import DataFile
 from deltacompact.base.numbers import Ordinal
 from deltacompact.base.partitions import side_by_side
 from deltacompact.index.index_files import session_object

@@ -27,9 +27,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deltacompact import _kernels
+from deltacompact.base.deltas import ObjectRef
 from deltacompact.base.errors import CorruptionError, InputError
 from deltacompact.base.limits import ReadLimits
-from deltacompact.base.model import FORMAT_VERSION, ObjectRef
+from deltacompact.base.model import FORMAT_VERSION
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.index.entries import TOMBSTONE, Entries, fields
 from deltacompact.index.index_files import IndexFile, read_bucket

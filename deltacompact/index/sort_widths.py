@@ -17,7 +17,9 @@ from dataclasses import replace
 import pyarrow as pa
 
 from deltacompact.base import compute as pc
-from deltacompact.base.model import DataFile, Delta, TableKeys
+from deltacompact.base.data_file import DataFile
+from deltacompact.base.deltas import Delta
+from deltacompact.base.table_keys import TableKeys
 from deltacompact.index.keys import SORT_KEY_BYTES_MAX, too_long
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import column_types, schemas

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from deltacompact.base.model import LayoutAccount
+from deltacompact.base.data_file import LayoutAccount
 from deltacompact.layout.boxes import Boxes, Ranks
 
 FileMask = npt.NDArray[np.bool_]

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from deltacompact.base import compute as pc
-from deltacompact.base.model import DataFile
+from deltacompact.base.data_file import DataFile
 from deltacompact.layout.boxes import ColumnBounds
 from deltacompact.layout.skipping import KnownColumn, bound_of
 from deltacompact.layout.stored_values import stored_value, value_of

@@ -22,8 +22,9 @@ import numpy as np
 from deltacompact import _kernels
 from deltacompact.base import expect
 from deltacompact.base.batching import batched
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import ConflictError, CorruptionError, InputError
-from deltacompact.base.model import DataFile, Partition
+from deltacompact.base.model import Partition
 from deltacompact.base.partitions import all_done, side_by_side
 from deltacompact.base.settings import DEFAULTS, HASH_BUCKETS_MAX, Options, at_least
 from deltacompact.base.user_calls import user_call

@@ -14,7 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltacompact.base.model import DataFile, Partition
+from deltacompact.base.data_file import DataFile
+from deltacompact.base.model import Partition
 from deltacompact.base.wording import one_line
 from deltacompact.layout.value_ranges import ONLY_NULL, Range, ValueRanges, joined, ranges_of, ranges_to_skip_by
 from deltacompact.storage.objects import ObjectStore

@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from deltacompact.base.model import LayoutAccount, OperationType
+from deltacompact.base.data_file import LayoutAccount
+from deltacompact.base.model import OperationType
 from deltacompact.base.numbers import Ordinal
 from deltacompact.planning import sizing
 from deltacompact.planning.overlapping import WrittenRanges, overlapping_files

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import SchemaError
-from deltacompact.base.model import DataFile
 from deltacompact.layout.depth import depth_of, mean_depths
 from deltacompact.planning.expected import arranged_s
 from deltacompact.planning.overlapping import boxes_in_log, columns_of, overlapping_files

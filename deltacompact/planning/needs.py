@@ -15,7 +15,8 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from deltacompact.base.model import DataFile, OperationType
+from deltacompact.base.data_file import DataFile
+from deltacompact.base.model import OperationType
 from deltacompact.planning import sizing
 from deltacompact.planning.plan import CompactionPlan
 from deltacompact.planning.reader_memory import ReaderMemory

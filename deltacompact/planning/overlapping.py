@@ -22,7 +22,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from deltacompact.base.model import INT64_MAX, DataFile, LayoutAccount
+from deltacompact.base.data_file import DataFile, LayoutAccount
+from deltacompact.base.model import INT64_MAX
 from deltacompact.base.numbers import Ordinal
 from deltacompact.layout.boxes import Boxes, Ranks, boxes_of
 from deltacompact.layout.cluster_by import ClusterColumn, cluster_columns, heaviest

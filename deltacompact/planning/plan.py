@@ -20,9 +20,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from deltacompact.base.model import INT64_MAX, Clustered, DataFile, OperationType, TableKeys
+from deltacompact.base.data_file import Clustered, DataFile
+from deltacompact.base.model import INT64_MAX, OperationType
 from deltacompact.base.numbers import ChainFileNumber, DeltaFileNumber, Ordinal
 from deltacompact.base.settings import Options
+from deltacompact.base.table_keys import TableKeys
 from deltacompact.index.keys import Encoding
 from deltacompact.index.primary_key_index import FileOrdinals, IndexManifest
 from deltacompact.layout.cluster_by import ClusterColumn

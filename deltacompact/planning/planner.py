@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import OperationType, TableKeys
+from deltacompact.base.model import OperationType
 from deltacompact.base.numbers import DeltaFileNumber, Ordinal
 from deltacompact.base.settings import Options
+from deltacompact.base.table_keys import TableKeys
 from deltacompact.index.keys import Encoding, resolve_encoding
 from deltacompact.index.primary_key_index import IndexManifest
 from deltacompact.planning import sizing

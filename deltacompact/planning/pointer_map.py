@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from deltacompact.base.model import DataFile
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.numbers import ChainFileNumber, Ordinal, Rank
 
 KEPT = 0xFFFFFFFF

@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from deltacompact.base.model import ContentType, DataFile
+from deltacompact.base.data_file import DataFile
+from deltacompact.base.model import ContentType
 from deltacompact.planning import sizing
 from deltacompact.tabular import formats
 

@@ -20,8 +20,8 @@ from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import DataFile
 from deltacompact.delta_streams.paths import stream_root_of
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular.published_types import PublishedTypes

@@ -18,8 +18,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deltacompact import _kernels
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
-from deltacompact.base.model import DataFile, OperationType, Partition, Table
+from deltacompact.base.model import OperationType, Partition, Table
 from deltacompact.base.settings import DEFAULTS
 from deltacompact.index.keys import Encoding
 from deltacompact.index.live_bitmaps import live_bits, live_mask, naming_file

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from deltacompact.base.data_file import DataFile
+from deltacompact.base.deltas import CompactedDelta
 from deltacompact.base.errors import DeltaCompactError
-from deltacompact.base.model import CompactedDelta, DataFile, LifecycleState, Partition
+from deltacompact.base.model import LifecycleState, Partition
 from deltacompact.base.notebooks import html_table
 from deltacompact.base.partitions import side_by_side
 from deltacompact.base.printable import named

@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 
 from deltacompact.base.batching import batched
+from deltacompact.base.data_file import Clustered
 from deltacompact.base.errors import CorruptionError, DeltaCompactError
 from deltacompact.base.fingerprint import Fingerprint
-from deltacompact.base.model import Clustered
 from deltacompact.executors.executor import Handle, SubmittedTask
 from deltacompact.index.index_files import session_object
 from deltacompact.planning import sizing

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from deltacompact.base.data_file import DataFile, DeletionVector
 from deltacompact.base.errors import CorruptionError
-from deltacompact.base.model import DataFile, DeletionVector
 from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.planning.plan import SourceFile
 from deltacompact.session.arranged_outputs import check_certified, missing_outputs

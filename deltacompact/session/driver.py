@@ -18,8 +18,9 @@ import contextlib
 from dataclasses import dataclass
 from typing import Any
 
+from deltacompact.base.data_file import DataFile
+from deltacompact.base.deltas import CompactedDelta
 from deltacompact.base.events import ColumnsAdded, Event, EventSink, FilesDecided, RoundCompleted, SessionStarted
-from deltacompact.base.model import CompactedDelta, DataFile
 from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.executors.executor import Executor
 from deltacompact.planning.decisions import account_after, counted_reasons

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from deltacompact.base.deltas import ObjectRef
 from deltacompact.base.errors import CorruptionError
-from deltacompact.base.model import ObjectRef
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.executors.executor import Handle, SubmittedTask
 from deltacompact.index.primary_key_index import IndexManifest, read_manifest

@@ -24,8 +24,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from deltacompact.base.deltas import ObjectRef
 from deltacompact.base.errors import DeltaCompactError, NotFoundError
-from deltacompact.base.model import FORMAT_VERSION, ObjectRef
+from deltacompact.base.model import FORMAT_VERSION
 from deltacompact.planning.plan import CompactionPlan, Round
 from deltacompact.planning.planner import AdoptedSizes, fingerprint
 from deltacompact.storage.objects import ObjectStore

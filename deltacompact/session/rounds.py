@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from deltacompact.base.deltas import ObjectRef
 from deltacompact.base.errors import CorruptionError
-from deltacompact.base.model import ObjectRef
 from deltacompact.executors.executor import Handle, SubmittedTask
 from deltacompact.index.index_files import IndexFile
 from deltacompact.index.primary_key_index import IndexManifest, Run, empty_manifest

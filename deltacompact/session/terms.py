@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from deltacompact.base.model import TableKeys
 from deltacompact.base.settings import Options
+from deltacompact.base.table_keys import TableKeys
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.index.sort_widths import measured
 from deltacompact.planning.plan import Capacity, CompactionPlan

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from deltacompact.base.deltas import ObjectRef
 from deltacompact.base.errors import ConflictError, CorruptionError, NotFoundError
-from deltacompact.base.model import ObjectRef
 from deltacompact.executors.executor import Executor, Handle
 from deltacompact.index.primary_key_index import IndexManifest, read_manifest, write_manifest
 from deltacompact.planning.plan import CompactionPlan

@@ -31,7 +31,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import Token
+from deltacompact.base.tokens import Token
 from deltacompact.spark.options import STREAM_OPTIONS, WriteTarget, write_target
 from deltacompact.spark.reading import LiveRows, table_schema
 from deltacompact.spark.writing import WrittenFiles, commit_written, refuse_older_batch, write_rows

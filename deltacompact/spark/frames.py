@@ -25,7 +25,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as S
 
-from deltacompact.base.model import ContentType, DataFile, Partition
+from deltacompact.base.data_file import DataFile
+from deltacompact.base.model import ContentType, Partition
 from deltacompact.spark.comparable import comparable_type, is_native, native_type, spark_struct, spark_type
 from deltacompact.spark.digests import in_sql, python_digests, sql_digest
 from deltacompact.storage.identity import is_uri

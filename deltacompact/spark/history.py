@@ -15,8 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import takewhile
 
+from deltacompact.base.data_file import DataFile
+from deltacompact.base.deltas import Commit, CompactedDelta, Delta, ObjectRef
 from deltacompact.base.errors import NotFoundError
-from deltacompact.base.model import Commit, CompactedDelta, DataFile, Delta, ObjectRef, Partition
+from deltacompact.base.model import Partition
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.index.primary_key_index import read_manifest

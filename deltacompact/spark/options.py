@@ -18,7 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import OperationType, Partition, SchemaMode, Table, Token, partition_text
+from deltacompact.base.model import OperationType, Partition, SchemaMode, Table, partition_text
+from deltacompact.base.tokens import Token
 from deltacompact.base.wording import unknown_option
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog, open_catalog
 from deltacompact.change_events.routes import Routes

@@ -19,8 +19,9 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from deltacompact.base import compute as pc
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import SchemaError
-from deltacompact.base.model import ContentType, DataFile, OperationType, Partition
+from deltacompact.base.model import ContentType, OperationType, Partition
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.base.partitions import side_by_side
 from deltacompact.base.wording import text_of

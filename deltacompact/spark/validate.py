@@ -23,18 +23,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from deltacompact.base.data_file import DataFile
+from deltacompact.base.deltas import CompactedDelta, Delta
 from deltacompact.base.errors import InputError, NotFoundError
-from deltacompact.base.model import (
-    CompactedDelta,
-    ContentType,
-    DataFile,
-    Delta,
-    OperationType,
-    Partition,
-    Table,
-    TableKeys,
-)
+from deltacompact.base.model import ContentType, OperationType, Partition, Table
 from deltacompact.base.numbers import UNNUMBERED
+from deltacompact.base.table_keys import TableKeys
 from deltacompact.base.wording import one_line
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.delta_streams.appending.advice import advising, with_advice

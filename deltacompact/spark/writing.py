@@ -27,10 +27,12 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from deltacompact.base import compute as pc
+from deltacompact.base.data_file import DataFile, FarValues
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import DataFile, FarValues, OperationType, Partition, Token
+from deltacompact.base.model import OperationType, Partition
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.base.partitions import done_for_each, side_by_side
+from deltacompact.base.tokens import Token
 from deltacompact.change_events.events import Events, Origin, all_places
 from deltacompact.change_events.operations import Operations
 from deltacompact.change_events.partitions import by_partition

@@ -16,9 +16,9 @@ from itertools import repeat
 import pyarrow as pa
 
 from deltacompact.base.batching import batched
+from deltacompact.base.data_file import Clustered, DataFile
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import ReadLimits
-from deltacompact.base.model import Clustered, DataFile
 from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.layout.value_ranges import joined, ranges_of, stored_ranges
 from deltacompact.steps.cell_blocks import CellBlock, CellRows, HeldBlock, HeldParts, in_cells, within, write_cells

@@ -12,10 +12,11 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.base.limits import ReadLimits
-from deltacompact.base.model import DataFile, Partition
+from deltacompact.base.model import Partition
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import files, schemas
 from deltacompact.tabular.fingerprint import fingerprint_of

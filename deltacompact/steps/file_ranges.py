@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.limits import ReadLimits
-from deltacompact.base.model import ContentType, DataFile, Partition
+from deltacompact.base.model import ContentType, Partition
 from deltacompact.layout.value_ranges import ValueRanges, in_type, joined, ranges_of
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import files, schemas

@@ -19,9 +19,10 @@ import pyarrow as pa
 
 from deltacompact import _kernels
 from deltacompact.base.batching import batched
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.handed_over import HandedOver
 from deltacompact.base.limits import ReadLimits
-from deltacompact.base.model import DataFile, OperationType, Partition
+from deltacompact.base.model import OperationType, Partition
 from deltacompact.base.numbers import Ordinal
 from deltacompact.index.entries import DELETE_BIT, KEYLESS_BIT, Entries, none
 from deltacompact.index.keys import Encoding, keyless

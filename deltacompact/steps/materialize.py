@@ -20,10 +20,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.handed_over import HandedOver
 from deltacompact.base.limits import Limits
-from deltacompact.base.model import ContentType, DataFile, Partition
+from deltacompact.base.model import ContentType, Partition
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.index.live_bitmaps import Masks, live_mask, read_each_masks
 from deltacompact.steps.certify import certified

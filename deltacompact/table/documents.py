@@ -15,8 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from deltacompact.base.data_file import Clustered, DataFile, DeletionVector, FarValues, Stamp
 from deltacompact.base.fingerprint import Fingerprint
-from deltacompact.base.model import Clustered, ContentType, DataFile, DeletionVector, FarValues, Stamp
+from deltacompact.base.model import ContentType
 from deltacompact.storage.identity import is_uri
 
 

@@ -21,8 +21,11 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from deltacompact.base.model import CompactedDelta, DataFile, Delta, LayoutAccount, ObjectRef, Partition, TableKeys
+from deltacompact.base.data_file import DataFile, LayoutAccount
+from deltacompact.base.deltas import CompactedDelta, Delta, ObjectRef
+from deltacompact.base.model import Partition
 from deltacompact.base.numbers import ChainFileNumber
+from deltacompact.base.table_keys import TableKeys
 from deltacompact.storage.objects import ObjectStore
 
 

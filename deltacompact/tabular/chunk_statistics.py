@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltacompact.base.model import DataFile
+from deltacompact.base.data_file import DataFile
 from deltacompact.tabular import field_ids
 
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}

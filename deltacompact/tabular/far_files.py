@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from deltacompact.base.model import ContentType, DataFile, FarValues
+from deltacompact.base.data_file import DataFile, FarValues
+from deltacompact.base.model import ContentType
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import far_values, files, parquet_read
 

@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltacompact.base import compute as pc
-from deltacompact.base.model import INT64_MAX, FarValues
+from deltacompact.base.data_file import FarValues
+from deltacompact.base.model import INT64_MAX
 from deltacompact.tabular.conversion import is_list
 
 _NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}

@@ -16,8 +16,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from deltacompact.base.data_file import DataFile, Fill
 from deltacompact.base.errors import SchemaError
-from deltacompact.base.model import DataFile, Fill
 from deltacompact.tabular.conversion import converted, is_list, null_mask, relisted, remapped
 
 FIELD_ID = b"PARQUET:field_id"

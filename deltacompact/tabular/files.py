@@ -21,9 +21,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import DeltaCompactError, InputError
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
-from deltacompact.base.model import ContentType, DataFile
+from deltacompact.base.model import ContentType
 from deltacompact.storage.fetched_file import FILES_AHEAD, FetchedFile, Range, ReadAhead, announce
 from deltacompact.storage.objects import Fetches, ObjectStore
 from deltacompact.storage.opening import open_object

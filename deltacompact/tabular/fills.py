@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from deltacompact.base import compute as pc
-from deltacompact.base.model import DataFile, Fill
+from deltacompact.base.data_file import DataFile, Fill
 from deltacompact.tabular.field_ids import field_id, fills_of
 
 

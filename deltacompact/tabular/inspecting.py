@@ -16,9 +16,10 @@ from functools import partial
 
 import pyarrow as pa
 
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import DeltaCompactError, InputError, SchemaError
 from deltacompact.base.limits import READ_LIMITS
-from deltacompact.base.model import ContentType, DataFile, Partition
+from deltacompact.base.model import ContentType, Partition
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.base.wording import columns_shown, text_of
 from deltacompact.storage.objects import Fetches, ObjectStore

@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import DeltaCompactError
-from deltacompact.base.model import ContentType, DataFile
+from deltacompact.base.model import ContentType
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import chunk_statistics
 from deltacompact.tabular.files import described_parquet, opened

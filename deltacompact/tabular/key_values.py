@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from deltacompact.base import compute as pc
-from deltacompact.base.model import DataFile
+from deltacompact.base.data_file import DataFile
 
 KeyRanges = tuple[tuple[str, Any, Any], ...]
 

@@ -25,9 +25,10 @@ import pyarrow.parquet as pq
 
 import deltacompact
 from deltacompact import _kernels
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
-from deltacompact.base.model import ContentType, DataFile
+from deltacompact.base.model import ContentType
 from deltacompact.storage.fetched_file import Range, announce
 from deltacompact.storage.objects import Copies, ObjectStore
 from deltacompact.tabular import column_types, field_ids

@@ -15,8 +15,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import SchemaError
-from deltacompact.base.model import DataFile, Partition
+from deltacompact.base.model import Partition
 from deltacompact.base.wording import text_of
 from deltacompact.tabular import column_types
 from deltacompact.tabular.column_types import grown, plain_type, stored_type, widened

@@ -17,8 +17,8 @@ import time
 
 import pyarrow as pa
 
+from deltacompact.base.data_file import DataFile, Stamp
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import DataFile, Stamp
 from deltacompact.storage.fetched_file import FetchedFile, announce
 from deltacompact.storage.objects import ObjectStat, ObjectStore
 from deltacompact.storage.opening import open_object

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from deltacompact.base.model import ContentType, DataFile
+from deltacompact.base.data_file import DataFile
+from deltacompact.base.model import ContentType
 from deltacompact.tabular import feather_files
 from deltacompact.tabular.text_files import read_text
 

@@ -18,8 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from deltacompact.base import compute as pc
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import InputError, StoreError
-from deltacompact.base.model import ContentType, DataFile
+from deltacompact.base.model import ContentType
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.base.wording import text_of
 from deltacompact.storage.memory import MemoryStore

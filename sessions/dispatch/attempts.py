@@ -21,7 +21,7 @@ from dataclasses import replace
 
 from deltacompact import DeltaStreamCatalog
 from deltacompact.base.errors import CorruptionError, InputError, StoreError
-from deltacompact.base.model import TableKeys
+from deltacompact.base.table_keys import TableKeys
 from deltacompact.base.wording import one_line
 from deltacompact.catalog.delta_streams import open_catalog
 from deltacompact.delta_streams.partition import DeltaStreamPartition

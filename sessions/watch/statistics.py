@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from deltacompact.base.deltas import CompactedDelta
 from deltacompact.base.errors import NotFoundError
-from deltacompact.base.model import CompactedDelta, Partition
+from deltacompact.base.model import Partition
 from deltacompact.base.partitions import side_by_side
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.delta_streams.log.log import genesis_state

@@ -9,8 +9,9 @@ from dataclasses import fields, replace
 import pyarrow as pa
 import pytest
 
+from deltacompact.base.data_file import DataFile, DeletionVector
 from deltacompact.base.handed_over import HandedOver
-from deltacompact.base.model import ContentType, DataFile, DeletionVector, OperationType
+from deltacompact.base.model import ContentType, OperationType
 from deltacompact.base.numbers import DeltaFileNumber, Ordinal
 from deltacompact.steps.hash_bucket import SourceSlice
 from deltacompact.steps.materialize import LiveRange

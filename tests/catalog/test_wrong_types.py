@@ -10,7 +10,7 @@ import pytest
 import deltacompact
 from deltacompact import Settings, compact, open_catalog
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import SortKey
+from deltacompact.base.table_keys import SortKey
 from deltacompact.delta_streams.file_lists import publish
 from deltacompact.delta_streams.scan import export_table
 from deltacompact.delta_streams.versions import retract, rollback

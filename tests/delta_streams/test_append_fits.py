@@ -13,8 +13,9 @@ from stores import InterceptedStore
 from tables import problems
 
 from deltacompact import DeltaStreamCatalog, SchemaError, Settings, cli, compact, open_catalog
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import DeltaCompactError, InputError
-from deltacompact.base.model import DataFile, OperationType, Partition
+from deltacompact.base.model import OperationType, Partition
 from deltacompact.storage.memory import MemoryStore
 
 LOCAL = Settings(executor="local")
@@ -238,7 +239,7 @@ def blocked(tmp_path, run):
 
 
 def keys():
-    from deltacompact.base.model import TableKeys
+    from deltacompact.base.table_keys import TableKeys
 
     return TableKeys.of(["id"])
 

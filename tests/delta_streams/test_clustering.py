@@ -26,8 +26,9 @@ from tables import compacted_files, problems
 
 import deltacompact
 from deltacompact import DeltaStreamCatalog, InputError, SessionResult, Settings
+from deltacompact.base.data_file import LayoutAccount
 from deltacompact.base.limits import LIMITS
-from deltacompact.base.model import LayoutAccount, Partition
+from deltacompact.base.model import Partition
 from deltacompact.delta_streams.log.objects import LogLimits
 from deltacompact.index.number_blocks import numbers_sink
 from deltacompact.index.primary_key_index import read_index, read_manifest

@@ -16,7 +16,8 @@ from tables import lake_of_release_0_1, problems
 import deltacompact
 from deltacompact import ConflictError, DeltaCompactError, DeltaStreamCatalog, InputError, SchemaError, SessionResult
 from deltacompact.base.limits import Limits
-from deltacompact.base.model import Partition, TableKeys
+from deltacompact.base.model import Partition
+from deltacompact.base.table_keys import TableKeys
 from deltacompact.delta_streams.destinations import open_destination
 from deltacompact.delta_streams.versions import retract
 from deltacompact.maintenance.check import check

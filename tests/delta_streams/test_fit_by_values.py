@@ -23,8 +23,9 @@ from stores import InterceptedStore
 from tables import problems
 
 from deltacompact import DeltaStreamCatalog, SchemaError, Settings, compact, open_catalog, retract, rollback
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import DeltaCompactError, InputError
-from deltacompact.base.model import ContentType, DataFile, OperationType, Partition, SchemaMode
+from deltacompact.base.model import ContentType, OperationType, Partition, SchemaMode
 from deltacompact.delta_streams.log import entries
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.table import documents

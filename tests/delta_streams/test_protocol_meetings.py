@@ -20,7 +20,7 @@ from protocol.world import ALL, World
 from simulation import Actor, at_the_log, everywhere
 
 from deltacompact import ConflictError, DeltaStreamCatalog
-from deltacompact.base.model import Token
+from deltacompact.base.tokens import Token
 from deltacompact.delta_streams.log.objects import LogLimits
 from deltacompact.maintenance.vacuum.vacuum import vacuum
 

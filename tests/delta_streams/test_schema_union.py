@@ -25,8 +25,9 @@ from hypothesis import strategies as st
 from tables import problems
 
 from deltacompact import ContentType, DeltaStreamCatalog, Settings, check, compact
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import InputError, SchemaError
-from deltacompact.base.model import DataFile, OperationType, Partition
+from deltacompact.base.model import OperationType, Partition
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.tabular import column_types, schemas

@@ -15,7 +15,10 @@ from tables import lake_of_release_0_1
 
 import deltacompact
 from deltacompact import DeltaStreamCatalog, InputError, cli
-from deltacompact.base.model import Commit, ContentType, DataFile, Delta, OperationType, Partition, Token
+from deltacompact.base.data_file import DataFile
+from deltacompact.base.deltas import Commit, Delta
+from deltacompact.base.model import ContentType, OperationType, Partition
+from deltacompact.base.tokens import Token
 from deltacompact.delta_streams.log.entries import Carried, CommittedEntry, Opened, from_document, to_document
 from deltacompact.delta_streams.log.state import replay
 from deltacompact.delta_streams.log.tokens import TOKEN_RETENTION_S, Commits

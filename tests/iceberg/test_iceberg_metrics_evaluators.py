@@ -57,10 +57,10 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from deltacompact.base.data_file import DataFile as OurFile
 from deltacompact.base.errors import InputError
 from deltacompact.base.limits import READ_LIMITS
 from deltacompact.base.model import ContentType
-from deltacompact.base.model import DataFile as OurFile
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.iceberg.table.column_metrics import MeasuredColumn, metrics_of
 from deltacompact.iceberg.table.nan_counts import nan_counts

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from row_orders import compared
 from value_columns import TYPES, array_of, comparable
 
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.limits import READ_LIMITS, Limits, ReadLimits
-from deltacompact.base.model import ContentType, DataFile
+from deltacompact.base.model import ContentType
 from deltacompact.base.numbers import UNNUMBERED, Ordinal
 from deltacompact.base.settings import Settings
 from deltacompact.executors.local import LocalExecutor

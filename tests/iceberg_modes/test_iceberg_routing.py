@@ -11,9 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from remote_store import RemoteStore
 
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import Limits, ReadLimits
-from deltacompact.base.model import ContentType, DataFile
+from deltacompact.base.model import ContentType
 from deltacompact.base.numbers import UNNUMBERED, Ordinal
 from deltacompact.iceberg_modes.rewrite.arrangement import ClusterBy
 from deltacompact.iceberg_modes.rewrite.arranging import ArrangeTask, LeafPart, Routed, Unrouted, arrange

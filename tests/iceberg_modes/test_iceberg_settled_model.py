@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import SortKey
 from deltacompact.base.numbers import Ordinal
+from deltacompact.base.table_keys import SortKey
 from deltacompact.iceberg.commit.proposal import REPLACE, Proposal
 from deltacompact.iceberg.deletes.matching import FileScanTask
 from deltacompact.iceberg.marks.marking import Mark

@@ -28,7 +28,7 @@ from upsert_oracle import left, newest, prepared, upsert, visible
 import deltacompact
 from deltacompact import cli
 from deltacompact.base.errors import ConflictError, InputError
-from deltacompact.base.model import Direction, SortKey
+from deltacompact.base.table_keys import Direction, SortKey
 from deltacompact.base.wording import size
 from deltacompact.iceberg.settled import COLUMNS, THROUGH
 from deltacompact.iceberg.table import pyiceberg_door

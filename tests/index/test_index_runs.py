@@ -16,9 +16,10 @@ from oracle import Oracle
 from tables import compacted_files, problems
 
 from deltacompact import DeltaStreamCatalog, Settings, compact
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import Limits
-from deltacompact.base.model import DataFile, Partition
+from deltacompact.base.model import Partition
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.index.entries import TOMBSTONE, fields
 from deltacompact.index.live_bitmaps import LiveBits

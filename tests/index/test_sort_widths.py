@@ -16,8 +16,10 @@ from stores import CHANGES, Crash, FailsAt, InterceptedStore, copy_of
 from tables import problems
 
 from deltacompact import DeltaStreamCatalog, Settings, cli, compact
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import InputError, SchemaError
-from deltacompact.base.model import ContentType, DataFile, OperationType, Partition, TableKeys
+from deltacompact.base.model import ContentType, OperationType, Partition
+from deltacompact.base.table_keys import TableKeys
 from deltacompact.index.entries import TOMBSTONE, fields
 from deltacompact.index.keys import Encoding, SortColumn, resolve_encoding
 from deltacompact.index.primary_key_index import IndexManifest, read_index, read_manifest, reencoded

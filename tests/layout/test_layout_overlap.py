@@ -10,7 +10,7 @@ from file_boxes import NULLS, boxes_by_hand
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltacompact.base.model import LayoutAccount
+from deltacompact.base.data_file import LayoutAccount
 from deltacompact.layout import overlap
 from deltacompact.layout.boxes import Boxes
 from deltacompact.layout.overlap import RewriteAllowance, overlapping, tiers, to_lay_out

@@ -35,7 +35,9 @@ import pyarrow.parquet as pq
 from rich.console import Console
 
 from deltacompact import ContentType, DeltaStreamCatalog, compact
-from deltacompact.base.model import DataFile, Delta, Partition
+from deltacompact.base.data_file import DataFile
+from deltacompact.base.deltas import Delta
+from deltacompact.base.model import Partition
 from deltacompact.base.settings import Options
 from deltacompact.base.wording import counted
 from deltacompact.cli import result_report

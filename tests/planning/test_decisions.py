@@ -14,7 +14,8 @@ from hand_made import LARGE, MIB, SCHEMA, delete, file, planned, upsert
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltacompact.base.model import ContentType, DeletionVector, OperationType
+from deltacompact.base.data_file import DeletionVector
+from deltacompact.base.model import ContentType, OperationType
 from deltacompact.base.settings import Options
 from deltacompact.planning.decisions import (
     FileAction,

@@ -12,7 +12,8 @@ import pyarrow as pa
 from calls import calls
 from hand_made import CAPACITY, MIB, file, planned, upsert
 
-from deltacompact.base.model import ContentType, DataFile
+from deltacompact.base.data_file import DataFile
+from deltacompact.base.model import ContentType
 from deltacompact.base.settings import Options
 from deltacompact.planning import sizing
 from deltacompact.planning.lanes import Claim, Lane

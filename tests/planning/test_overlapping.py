@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 from hand_made import file
 
-from deltacompact.base.model import Clustered, LayoutAccount
+from deltacompact.base.data_file import Clustered, LayoutAccount
 from deltacompact.planning.overlapping import LayoutBound, overlapping_files
 
 SCHEMA = pa.schema([("day", pa.int64()), ("customer", pa.int64())])

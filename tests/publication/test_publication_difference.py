@@ -6,8 +6,9 @@ import pyarrow as pa
 import pytest
 from hand_made_tables import data, equality, positions, state, vector
 
+from deltacompact.base.data_file import DataFile, DeletionVector
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import ContentType, DataFile, DeletionVector
+from deltacompact.base.model import ContentType
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.publication.columns import joined
 from deltacompact.publication.iceberg.difference import deletes_name, difference

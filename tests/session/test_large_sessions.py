@@ -7,7 +7,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltacompact.base.model import ContentType, DataFile, OperationType
+from deltacompact.base.data_file import DataFile
+from deltacompact.base.model import ContentType, OperationType
 from deltacompact.base.numbers import ChainFileNumber, DeltaFileNumber, Ordinal, Rank
 from deltacompact.planning.outputs import Output, OutputDecision, OutputPlan
 from deltacompact.planning.plan import SourceFile

@@ -9,8 +9,9 @@ import pytest
 
 import deltacompact
 from deltacompact import cli
+from deltacompact.base.deltas import Commit, Delta
 from deltacompact.base.events import SessionFinished
-from deltacompact.base.model import Commit, Delta, OperationType, Partition
+from deltacompact.base.model import OperationType, Partition
 from deltacompact.base.partitions import all_done, done_for_each
 from deltacompact.base.settings import Settings
 from deltacompact.delta_streams import partition as partition_module

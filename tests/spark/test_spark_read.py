@@ -15,8 +15,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 from spark_fixtures import compact, sorted_rows
 
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import InputError, SchemaError
-from deltacompact.base.model import ContentType, DataFile, Partition
+from deltacompact.base.model import ContentType, Partition
 from deltacompact.spark import arrow_types, reading
 from deltacompact.spark.changes import ChangeStream, _rows, fed
 from deltacompact.spark.iceberg import added_up

@@ -14,7 +14,8 @@ from spark_fixtures import sorted_rows
 
 import deltacompact
 from deltacompact.base.errors import InputError, NotFoundError
-from deltacompact.base.model import OperationType, Partition, Token
+from deltacompact.base.model import OperationType, Partition
+from deltacompact.base.tokens import Token
 from deltacompact.spark import writing
 from deltacompact.spark.data_source import MicroBatchWriter
 from deltacompact.spark.options import parse_partition, write_target

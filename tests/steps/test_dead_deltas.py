@@ -16,7 +16,7 @@ from toy_runs import KEYS, live, run, snapshot
 
 from deltacompact.base.errors import CorruptionError, SchemaError
 from deltacompact.base.limits import LIMITS
-from deltacompact.base.model import SortKey, TableKeys
+from deltacompact.base.table_keys import SortKey, TableKeys
 from deltacompact.index.live_bitmaps import live_bits, live_mask
 from deltacompact.index.primary_key_index import read_index, read_manifest
 from deltacompact.storage.memory import MemoryStore

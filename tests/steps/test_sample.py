@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.limits import READ_LIMITS
-from deltacompact.base.model import ContentType, DataFile, Partition
+from deltacompact.base.model import ContentType, Partition
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.layout.spread import SampleSize, looks_at
 from deltacompact.steps import sample

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pyarrow.compute as pc
 
-from deltacompact.base.model import DataFile
+from deltacompact.base.data_file import DataFile
 from deltacompact.layout.boxes import boxes_of
 from deltacompact.layout.cluster_by import cluster_columns
 from deltacompact.layout.overlap import overlapping

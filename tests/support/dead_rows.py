@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from deltacompact.base.model import DeletionVector
+from deltacompact.base.data_file import DeletionVector
 from deltacompact.base.numbers import Ordinal
 from deltacompact.index.live_bitmaps import write_masks
 from deltacompact.storage.objects import ObjectStore

@@ -8,18 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltacompact.base.model import (
-    CompactedDelta,
-    ContentType,
-    DataFile,
-    DeletionVector,
-    Delta,
-    ObjectRef,
-    OperationType,
-    Partition,
-    TableKeys,
-)
+from deltacompact.base.data_file import DataFile, DeletionVector
+from deltacompact.base.deltas import CompactedDelta, Delta, ObjectRef
+from deltacompact.base.model import ContentType, OperationType, Partition
 from deltacompact.base.settings import Options
+from deltacompact.base.table_keys import TableKeys
 from deltacompact.index.index_files import IndexFile
 from deltacompact.index.keys import Encoding, KeyClass, KeyColumn
 from deltacompact.index.primary_key_index import IndexManifest

@@ -9,7 +9,8 @@ import pyarrow as pa
 from simulation import Simulation
 
 from deltacompact import DeltaStreamCatalog
-from deltacompact.base.model import DataFile, Partition
+from deltacompact.base.data_file import DataFile
+from deltacompact.base.model import Partition
 from deltacompact.maintenance.check import check
 
 

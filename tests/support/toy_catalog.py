@@ -17,8 +17,11 @@ from typing import Any
 import pyarrow as pa
 from dead_rows import write_deletions
 
+from deltacompact.base.data_file import DataFile
+from deltacompact.base.deltas import CompactedDelta, Delta, ObjectRef
 from deltacompact.base.errors import ConflictError, NotFoundError
-from deltacompact.base.model import CompactedDelta, DataFile, Delta, ObjectRef, OperationType, Partition, TableKeys
+from deltacompact.base.model import OperationType, Partition
+from deltacompact.base.table_keys import TableKeys
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.table.documents import SchemaTable, file_from_json, file_to_json
 from deltacompact.table.ports import (

@@ -7,8 +7,9 @@ from typing import Any
 from toy_catalog import ToyCatalog
 
 from deltacompact import Settings
-from deltacompact.base.model import Table, TableKeys
+from deltacompact.base.model import Table
 from deltacompact.base.settings import Options
+from deltacompact.base.table_keys import TableKeys
 from deltacompact.executors.executor import Executor
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.reading.live_rows import live_parts, schema_of

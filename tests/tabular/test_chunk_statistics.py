@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from deltacompact.base.data_file import Clustered, DataFile
 from deltacompact.base.limits import READ_LIMITS
-from deltacompact.base.model import Clustered, ContentType, DataFile, Partition
+from deltacompact.base.model import ContentType, Partition
 from deltacompact.layout.value_ranges import ranges_to_skip_by
 from deltacompact.steps.file_ranges import file_ranges
 from deltacompact.storage.memory import MemoryStore

@@ -11,8 +11,9 @@ from budgets import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import SchemaError
-from deltacompact.base.model import ContentType, DataFile, Partition
+from deltacompact.base.model import ContentType, Partition
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.tabular import field_ids, files, formats, schemas, writing

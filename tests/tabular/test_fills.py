@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deltacompact.base.data_file import DataFile, Fill
 from deltacompact.base.limits import ReadLimits
-from deltacompact.base.model import ContentType, DataFile, Fill
+from deltacompact.base.model import ContentType
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.tabular import field_ids, files

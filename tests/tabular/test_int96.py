@@ -14,7 +14,8 @@ from remote_store import RemoteStore
 from tables import compacted_files
 
 from deltacompact import DeltaStreamCatalog, InputError, SchemaError, Settings, compact
-from deltacompact.base.model import ContentType, DataFile
+from deltacompact.base.data_file import DataFile
+from deltacompact.base.model import ContentType
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.tabular import far_values, files, inspecting, int96, parquet_read
 from deltacompact.tabular.far_files import with_far_values

@@ -9,7 +9,8 @@ import pyarrow as pa
 from hypothesis import given
 
 import deltacompact
-from deltacompact.base.model import ContentType, DataFile, Partition
+from deltacompact.base.data_file import DataFile
+from deltacompact.base.model import ContentType, Partition
 from deltacompact.base.numbers import DeltaFileNumber
 from deltacompact.storage.local import LocalStore
 from deltacompact.table.documents import SchemaTable, file_from_json, file_to_json

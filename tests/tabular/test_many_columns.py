@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltacompact.base.model import ContentType, DataFile, Fill, Partition
+from deltacompact.base.data_file import DataFile, Fill
+from deltacompact.base.model import ContentType, Partition
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.tabular import field_ids, fills, schemas
 

@@ -24,9 +24,10 @@ from tables import compacted_files, problems
 
 import deltacompact
 from deltacompact import DeltaStreamCatalog, SessionResult, Settings, cli, compact
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import ConflictError, DeltaCompactError, InputError, NotFoundError, StoreError
 from deltacompact.base.limits import READ_LIMITS
-from deltacompact.base.model import DataFile, Partition
+from deltacompact.base.model import Partition
 from deltacompact.delta_streams import taking_out
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.opening import open_store

@@ -16,8 +16,9 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import DataFile, OperationType, Partition, Table
+from deltacompact.base.model import OperationType, Partition, Table
 from deltacompact.base.partitions import side_by_side
 from deltacompact.base.wording import column_meant
 from deltacompact.delta_streams.log.state import StreamState

@@ -19,8 +19,10 @@ import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import ConflictError, CorruptionError, DeltaCompactError, InputError, NotFoundError
-from deltacompact.base.model import DataFile, Partition, TableKeys
+from deltacompact.base.model import Partition
+from deltacompact.base.table_keys import TableKeys
 from deltacompact.base.wording import counted
 from deltacompact.delta_streams.appending.blocking import culprit
 from deltacompact.delta_streams.log.state import StreamState

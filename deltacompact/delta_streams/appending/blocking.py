@@ -14,9 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from deltacompact.base.data_file import DataFile
+from deltacompact.base.deltas import Delta
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import DataFile, Delta, OperationType, Partition, Table, TableKeys
+from deltacompact.base.model import OperationType, Partition, Table
 from deltacompact.base.numbers import Ordinal
+from deltacompact.base.table_keys import TableKeys
 from deltacompact.delta_streams.appending.far import Measure
 from deltacompact.delta_streams.appending.shape import StreamShape, compacted_shape, lengths_of
 from deltacompact.delta_streams.log.state import StreamState

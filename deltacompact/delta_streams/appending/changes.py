@@ -21,9 +21,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from deltacompact.base.data_file import DataFile
+from deltacompact.base.deltas import Appended, Delta
 from deltacompact.base.errors import ConflictError, DeltaCompactError, SchemaError
-from deltacompact.base.model import Appended, ContentType, DataFile, Delta, OperationType, Partition, Table, Token
+from deltacompact.base.model import ContentType, OperationType, Partition, Table
 from deltacompact.base.partitions import all_done, done_for_each
+from deltacompact.base.tokens import Token
 from deltacompact.base.wording import one_line
 from deltacompact.change_events.envelopes import unwrapped
 from deltacompact.change_events.events import Events, Origin, all_places, joined

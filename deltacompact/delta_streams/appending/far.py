@@ -17,8 +17,11 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from deltacompact.base.data_file import DataFile, FarValues
+from deltacompact.base.deltas import CompactedDelta, Delta
 from deltacompact.base.errors import SchemaError
-from deltacompact.base.model import CompactedDelta, DataFile, Delta, FarValues, OperationType, TableKeys
+from deltacompact.base.model import OperationType
+from deltacompact.base.table_keys import TableKeys
 from deltacompact.tabular import column_types, far_values
 
 Measure = Callable[[DataFile], DataFile]

@@ -19,9 +19,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from deltacompact.base.data_file import DataFile, FarValues
 from deltacompact.base.errors import InputError, SchemaError, StoreError
-from deltacompact.base.model import ContentType, DataFile, FarValues, Partition, TableKeys
+from deltacompact.base.model import ContentType, Partition
 from deltacompact.base.numbers import UNNUMBERED
+from deltacompact.base.table_keys import TableKeys
 from deltacompact.base.wording import text_of
 from deltacompact.index.sort_widths import longest_values
 from deltacompact.storage.objects import ObjectStore

@@ -13,7 +13,8 @@ from itertools import chain
 
 import pyarrow as pa
 
-from deltacompact.base.model import ContentType, DataFile
+from deltacompact.base.data_file import DataFile
+from deltacompact.base.model import ContentType
 from deltacompact.change_events.routes import Routes
 from deltacompact.delta_streams.appending.stream_fit import StreamFit
 from deltacompact.tabular import column_types

@@ -17,8 +17,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import SchemaError
-from deltacompact.base.model import DataFile
 from deltacompact.base.wording import columns_shown
 from deltacompact.tabular import column_types, schemas
 from deltacompact.tabular.conversion import is_list

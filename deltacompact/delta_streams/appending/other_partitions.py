@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from deltacompact.base.data_file import DataFile, FarValues
 from deltacompact.base.errors import SchemaError
-from deltacompact.base.model import DataFile, FarValues, Partition
+from deltacompact.base.model import Partition
 from deltacompact.delta_streams.appending.shape import StreamShape
 from deltacompact.delta_streams.paths import TablePaths
 from deltacompact.tabular import column_types, far_values, partition_texts, schemas

@@ -7,7 +7,8 @@ now is 2026-11-22, 1,795,…,000 ms    1,795,…,500     accepted
 from __future__ import annotations
 
 from deltacompact.base.errors import PositionError
-from deltacompact.base.model import INT64_MAX, whole_number
+from deltacompact.base.model import INT64_MAX
+from deltacompact.base.tokens import whole_number
 
 _AHEAD_MAX_MS = 365 * 24 * 3600 * 1000
 

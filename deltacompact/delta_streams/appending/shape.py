@@ -22,9 +22,12 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from deltacompact.base.data_file import DataFile
+from deltacompact.base.deltas import Commit
 from deltacompact.base.errors import InputError, SchemaError
-from deltacompact.base.model import Commit, ContentType, DataFile, OperationType, Table, TableKeys
+from deltacompact.base.model import ContentType, OperationType, Table
 from deltacompact.base.numbers import UNNUMBERED
+from deltacompact.base.table_keys import TableKeys
 from deltacompact.delta_streams.appending.far import (
     NOTHING_FAR,
     FarOfStream,

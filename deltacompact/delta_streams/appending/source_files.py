@@ -14,8 +14,10 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import ContentType, DataFile, Partition, TableKeys
+from deltacompact.base.model import ContentType, Partition
+from deltacompact.base.table_keys import TableKeys
 from deltacompact.delta_streams.appending.incoming import key_columns
 from deltacompact.delta_streams.appending.sources import canonical_name
 from deltacompact.delta_streams.appending.written_files import discarding

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
+from deltacompact.base.data_file import DataFile
+from deltacompact.base.deltas import Commit
 from deltacompact.base.errors import SchemaError
-from deltacompact.base.model import Commit, DataFile, OperationType, Partition, SchemaMode
+from deltacompact.base.model import OperationType, Partition, SchemaMode
 from deltacompact.delta_streams.appending.new_columns import added, adding_to, check_fixed, check_names
 from deltacompact.delta_streams.appending.other_partitions import OtherPartitions
 from deltacompact.delta_streams.appending.shape import StreamShape, lengths_of, shape_of

@@ -18,21 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from deltacompact.base.data_file import DataFile
+from deltacompact.base.deltas import Commit, Delta
 from deltacompact.base.errors import ConflictError, InputError, PositionError, SchemaError
-from deltacompact.base.model import (
-    INT64_MAX,
-    Commit,
-    ContentType,
-    DataFile,
-    Delta,
-    OperationType,
-    Partition,
-    SchemaMode,
-    TableKeys,
-    Token,
-)
+from deltacompact.base.model import INT64_MAX, ContentType, OperationType, Partition, SchemaMode
 from deltacompact.base.numbers import DeltaFileNumber
 from deltacompact.base.partitions import done_for_each, side_by_side
+from deltacompact.base.table_keys import TableKeys
+from deltacompact.base.tokens import Token
 from deltacompact.delta_streams.appending.incoming import Rows, check_compactable, incoming, write_rows
 from deltacompact.delta_streams.appending.new_columns import adding_to, check_names
 from deltacompact.delta_streams.appending.shape import StreamShape

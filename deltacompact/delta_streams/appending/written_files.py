@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import DeltaCompactError, SchemaError
-from deltacompact.base.model import DataFile
 from deltacompact.storage.objects import ObjectStore
 
 

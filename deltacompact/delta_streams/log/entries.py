@@ -21,17 +21,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from deltacompact.base.data_file import LayoutAccount
+from deltacompact.base.deltas import Commit, CompactedDelta, Delta, ObjectRef
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import (
-    FORMAT_VERSION,
-    Commit,
-    CompactedDelta,
-    Delta,
-    LayoutAccount,
-    ObjectRef,
-    OperationType,
-    Token,
-)
+from deltacompact.base.model import FORMAT_VERSION, OperationType
+from deltacompact.base.tokens import Token
 from deltacompact.delta_streams.log.tokens import Tokens
 from deltacompact.table.documents import SchemaTable, far_from_json, file_from_json, file_to_json
 

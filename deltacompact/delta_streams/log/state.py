@@ -10,9 +10,11 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from deltacompact.base.deltas import Commit, CompactedDelta, Delta, ObjectRef
 from deltacompact.base.errors import CorruptionError
-from deltacompact.base.model import Commit, CompactedDelta, Delta, LifecycleState, ObjectRef, Token
+from deltacompact.base.model import LifecycleState
 from deltacompact.base.notebooks import UsersWords
+from deltacompact.base.tokens import Token
 from deltacompact.base.wording import counted
 from deltacompact.delta_streams.log.entries import (
     Carried,

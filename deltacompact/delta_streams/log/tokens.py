@@ -22,7 +22,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, overload
 
-from deltacompact.base.model import Commit, Delta, OperationType, Token
+from deltacompact.base.deltas import Commit, Delta
+from deltacompact.base.model import OperationType
+from deltacompact.base.tokens import Token
 
 TOKEN_RETENTION_S = 30 * 24 * 3600
 """How long a token without a sequence number is remembered after its commit was compacted, in seconds."""

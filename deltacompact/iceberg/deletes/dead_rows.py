@@ -24,9 +24,9 @@ import pyarrow as pa
 from deltacompact import _kernels
 from deltacompact.base import compute as pc
 from deltacompact.base.batching import batched
+from deltacompact.base.data_file import DataFile, Fill
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import ReadLimits
-from deltacompact.base.model import DataFile, Fill
 from deltacompact.base.numbers import Ordinal
 from deltacompact.iceberg.deletes.delete_keys import as_arrow, digests, prefixes, read_buckets
 from deltacompact.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN

@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow as pa
 
 from deltacompact.base.batching import batched
+from deltacompact.base.data_file import Fill
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import Limits
-from deltacompact.base.model import Fill
 from deltacompact.base.numbers import Ordinal
 from deltacompact.base.settings import Settings
 from deltacompact.iceberg.deletes.dead_rows import (

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from deltacompact.base.model import DECODED_TIMES
+from deltacompact.base.data_file import DECODED_TIMES
 
 PartitionValue = int | float | str | bytes | bool | None
 PartitionTuple = tuple[PartitionValue, ...]

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltacompact.base import compute as pc
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.limits import ReadLimits
-from deltacompact.base.model import DataFile
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import files, parquet_read
 

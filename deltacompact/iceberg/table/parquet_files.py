@@ -17,9 +17,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deltacompact.base.data_file import DataFile, Fill
 from deltacompact.base.errors import InputError
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
-from deltacompact.base.model import ContentType, DataFile, Fill, Partition
+from deltacompact.base.model import ContentType, Partition
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.iceberg.table.locations import readable
 from deltacompact.iceberg.table.name_mapping import Names, identified

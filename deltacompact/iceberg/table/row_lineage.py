@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from deltacompact.base.model import Fill
+from deltacompact.base.data_file import Fill
 from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.tabular.field_ids import FIELD_ID

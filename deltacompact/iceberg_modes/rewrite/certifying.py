@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.base.limits import ReadLimits
-from deltacompact.base.model import DataFile
 from deltacompact.iceberg.table.parquet_files import tables_each
 from deltacompact.iceberg_modes.certified import refuse
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, live_tables

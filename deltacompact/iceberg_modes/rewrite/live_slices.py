@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from deltacompact.base.batching import divided
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.limits import ReadLimits
-from deltacompact.base.model import DataFile
 from deltacompact.base.numbers import Ordinal
 from deltacompact.iceberg.table.parquet_files import tables_each
 from deltacompact.index.live_bitmaps import Masks, live_mask, read_each_masks

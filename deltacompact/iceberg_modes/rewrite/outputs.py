@@ -22,10 +22,11 @@ from itertools import chain
 import pyarrow as pa
 
 from deltacompact.base.batching import batched
+from deltacompact.base.data_file import DECODED_TIMES
 from deltacompact.base.errors import CorruptionError, InputError
 from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.base.limits import Limits
-from deltacompact.base.model import DECODED_TIMES, ContentType
+from deltacompact.base.model import ContentType
 from deltacompact.base.settings import Settings
 from deltacompact.executors.executor import Executor, Handle
 from deltacompact.iceberg.deletes.dead_rows import ScannedFile

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltacompact.base.model import DECODED_TIMES
+from deltacompact.base.data_file import DECODED_TIMES
 from deltacompact.iceberg.table.parquet_files import aligned
 from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement, ClusterBy
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, Slice, in_slices, masks_of

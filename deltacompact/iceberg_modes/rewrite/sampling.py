@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.limits import ReadLimits
-from deltacompact.base.model import DataFile
 from deltacompact.iceberg.table.parquet_files import tables
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.storage.objects import ObjectStore

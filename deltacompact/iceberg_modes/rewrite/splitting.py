@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from deltacompact.base.model import ContentType, DataFile
+from deltacompact.base.data_file import DataFile
+from deltacompact.base.model import ContentType
 from deltacompact.base.numbers import UNNUMBERED, Ordinal
 from deltacompact.iceberg.table.content_files import PartitionTuple
 from deltacompact.iceberg.table.pyiceberg_door.transforms import PartitionColumn, partitions_of

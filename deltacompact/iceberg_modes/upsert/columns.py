@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import Direction, SortKey
+from deltacompact.base.table_keys import Direction, SortKey
 from deltacompact.base.wording import with_article
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg_modes.upsert.options import UpsertOptions

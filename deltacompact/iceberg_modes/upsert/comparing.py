@@ -24,10 +24,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deltacompact.base.batching import batched
+from deltacompact.base.data_file import DataFile, DeletionVector
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import Limits
-from deltacompact.base.model import DataFile, DeletionVector, OperationType, TableKeys
+from deltacompact.base.model import OperationType
 from deltacompact.base.numbers import Ordinal
+from deltacompact.base.table_keys import TableKeys
 from deltacompact.executors.executor import Executor
 from deltacompact.iceberg.deletes.dead_rows import ScannedFile
 from deltacompact.iceberg.key_index.document import FileIdentity, IndexUnusableError, KeyIndex

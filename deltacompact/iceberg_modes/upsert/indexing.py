@@ -22,10 +22,12 @@ import pyarrow as pa
 
 from deltacompact import _kernels
 from deltacompact.base import compute as pc
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.distinct import distinct_numbers
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import ContentType, DataFile, OperationType, TableKeys
+from deltacompact.base.model import ContentType, OperationType
 from deltacompact.base.numbers import UNNUMBERED
+from deltacompact.base.table_keys import TableKeys
 from deltacompact.iceberg.deletes.ranges import Prefixes, prefixes_of
 from deltacompact.iceberg.key_index.blocks import of_bucket, of_prefixes
 from deltacompact.iceberg.key_index.document import IndexUnusableError, KeyIndex

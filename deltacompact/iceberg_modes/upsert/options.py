@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import DELETE_VALUES, SortKey
+from deltacompact.base.model import DELETE_VALUES
 from deltacompact.base.options import option
+from deltacompact.base.table_keys import SortKey
 from deltacompact.iceberg_modes.options import (
     FLAG,
     ColumnName,

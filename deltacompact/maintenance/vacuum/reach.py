@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
+from deltacompact.base.data_file import DataFile
+from deltacompact.base.deltas import ObjectRef
 from deltacompact.base.errors import NotFoundError
-from deltacompact.base.model import DataFile, ObjectRef
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.streams import stream_files
 from deltacompact.index.primary_key_index import IndexManifest, read_manifest

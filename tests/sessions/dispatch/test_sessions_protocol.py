@@ -348,7 +348,7 @@ def test_what_a_dispatcher_had_published_before_it_died_is_adopted():
 
 def test_an_attempt_that_was_fenced_off_is_a_conflict():
     import deltacompact
-    from deltacompact.base.model import TableKeys
+    from deltacompact.base.table_keys import TableKeys
     from deltacompact.delta_streams.partition import DeltaStreamPartition
 
     catalog = Simulation().catalog()
@@ -366,7 +366,7 @@ def test_an_attempt_that_was_fenced_off_is_a_conflict():
 
 def test_a_fence_of_an_attempt_leaves_the_rounds_of_its_session_to_the_next_attempt():
     import deltacompact
-    from deltacompact.base.model import TableKeys
+    from deltacompact.base.table_keys import TableKeys
     from deltacompact.delta_streams.partition import DeltaStreamPartition
 
     simulation = Simulation()
@@ -390,7 +390,7 @@ def test_a_fence_of_an_attempt_leaves_the_rounds_of_its_session_to_the_next_atte
 
 def test_a_destination_that_was_never_published_can_be_fenced():
     import deltacompact
-    from deltacompact.base.model import TableKeys
+    from deltacompact.base.table_keys import TableKeys
     from deltacompact.delta_streams.partition import DeltaStreamPartition
 
     simulation = Simulation()

@@ -6,7 +6,7 @@ from clustered import assert_ranges_hold
 from columns import bag
 from tables import problems
 
-from deltacompact.base.model import DataFile
+from deltacompact.base.data_file import DataFile
 from deltacompact.delta_streams.versions import versions
 from deltacompact.index.primary_key_index import read_manifest
 

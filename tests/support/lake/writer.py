@@ -15,8 +15,9 @@ from oracle import Row
 from stores import Crash, FailsAt
 
 from deltacompact import InputError
+from deltacompact.base.deltas import Delta
 from deltacompact.base.errors import StoreError
-from deltacompact.base.model import ContentType, Delta
+from deltacompact.base.model import ContentType
 from deltacompact.tabular.formats import EXTENSIONS
 
 from .model import Content, Event

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from simulation import Actor, Simulation, at_the_log
 
 from deltacompact import DeltaStreamCatalog
-from deltacompact.base.model import Token
+from deltacompact.base.tokens import Token
 from deltacompact.delta_streams.log.objects import LOG_LIMITS, LogLimits
 from deltacompact.maintenance.vacuum.vacuum import vacuum
 

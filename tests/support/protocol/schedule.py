@@ -16,7 +16,7 @@ from oracle import Row
 from simulation import Actor, Fault
 
 from deltacompact import Settings
-from deltacompact.base.model import Token
+from deltacompact.base.tokens import Token
 
 from .tasks import (
     DAYS,

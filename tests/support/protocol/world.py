@@ -17,7 +17,9 @@ from oracle import Oracle, Row
 from simulation import Simulation
 from tables import problems
 
-from deltacompact.base.model import Commit, Partition, Token
+from deltacompact.base.deltas import Commit
+from deltacompact.base.model import Partition
+from deltacompact.base.tokens import Token
 from deltacompact.delta_streams.paths import GENESIS
 
 ALL = Partition()
