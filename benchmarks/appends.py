@@ -30,7 +30,7 @@ from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.iceberg.table.locations import readable
 from deltacompact.layout.boxes import Boxes, ColumnBounds, boxes_of
 from deltacompact.layout.depth import depth_of
-from deltacompact.planning.sizing import FULL
+from deltacompact.planning.sizing.file_sizes import FULL
 
 APPENDS, EVERY, ASKED = 100, 10, 500
 NAMES = ["a", "b", "c"]

@@ -20,8 +20,8 @@ from benchmarks.grids import Grid
 from benchmarks.matrix.points import JobRun
 from benchmarks.rates import MeasuredRun, Network, NetworkRun, behind, network_of, rates_of
 from benchmarks.throughput import Rates, predict
-from deltacompact.planning import sizing
 from deltacompact.planning.driver_work import CompactionWork, capacity_of
+from deltacompact.planning.sizing import index_sizes, task_memory
 from sessions.planning.prices import Prices
 
 TIB = 1 << 40
@@ -147,7 +147,7 @@ def error_grid(runs: Sequence[MeasuredRun], rates: Rates) -> Grid:
     for name in dict.fromkeys(run.name for run in runs):
         same = [run for run in runs if run.name == name]
         one, measured = same[0], median(run.seconds for run in same)
-        here = capacity_of(1, one.cores, one.cores * sizing.FIGURE_MEMORY_BYTES)
+        here = capacity_of(1, one.cores, one.cores * index_sizes.FIGURE_MEMORY_BYTES)
         work = CompactionWork.full(one.rows, one.row_bytes, hash_buckets=one.hash_buckets)
         predicted = predict(work, here, rates).seconds
         rows.append([name, f"{measured:.2f}", f"{predicted:.2f}", f"{predicted / measured - 1:+.0%}"])
@@ -185,7 +185,7 @@ def prediction_grid(rates: Rates, prices: Prices, network: Network | None = None
                     f"{found.hash_buckets:,}",
                     str(found.rounds),
                     f"{found.objects:,}",
-                    f"{found.task_bytes / sizing.GIB:.1f}",
+                    f"{found.task_bytes / task_memory.GIB:.1f}",
                     *(cost(behind(network, work, found, capacity.slots).seconds) if network else ()),
                     PAPER.get((nodes, size), ""),
                 ]

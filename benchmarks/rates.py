@@ -22,7 +22,7 @@ from deltacompact.planning.driver_work import CompactionWork
 class MeasuredRun:
     """A measured full compaction: its input rows, the decoded bytes of a row, and wall-clock seconds by stage.
 
-    `stages_s` has the names of SessionResult.seconds. `hash_buckets` 0: as many as sizing.py plans.
+    `stages_s` has the names of SessionResult.seconds. `hash_buckets` 0: as many as planning.sizing plans.
     """
 
     name: str

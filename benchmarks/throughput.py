@@ -1,4 +1,4 @@
-"""Predicts how long a session takes on a cluster that nobody has here, from measured rates and the sizes of sizing.py.
+"""Predicts how long a session takes on a cluster that nobody has here, from measured rates and planned sizes.
 
     rates      seconds of one core: for each row by stage, and for each written byte
     work       1.2 M rows in the deltas, 40 M rows of 60 bytes to write, 1 round
@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from deltacompact.base.limits import LIMITS
-from deltacompact.planning import sizing
 from deltacompact.planning.driver_work import CompactionWork, handed_out
 from deltacompact.planning.plan import Capacity
+from deltacompact.planning.sizing import task_memory
 
 READ_BYTES = 128 << 20
 """Bytes of the row groups that a task decodes: four of 32 MiB."""
@@ -74,7 +74,7 @@ def predict(work: CompactionWork, capacity: Capacity, rates: Rates) -> Predictio
     }
     seconds = rates.session_s + sum(stages_s.values()) + handed.driver_s
     bucket_rows = math.ceil(handed.round_rows / handed.hash_buckets)
-    peak = sizing.peak_task_bytes(handed.task_rows, bucket_rows, work.entry_bytes, READ_BYTES, LIMITS)
+    peak = task_memory.peak_task_bytes(handed.task_rows, bucket_rows, work.entry_bytes, READ_BYTES, LIMITS)
     return Prediction(
         seconds, stages_s, handed.driver_s, handed.hash_buckets, handed.rounds, handed.tasks, handed.objects, peak
     )

@@ -23,8 +23,8 @@ from benchmarks.driver.tasks import SimulatedTasks
 from deltacompact.base.errors import StoreError
 from deltacompact.executors.executor import Handle, SubmittedTask, TaskStats
 from deltacompact.executors.runs import ended
-from deltacompact.planning import sizing
 from deltacompact.planning.plan import Capacity
+from deltacompact.planning.sizing import driver_time
 from deltacompact.storage.throttle import Pace
 
 Result = Callable[[int], Any]
@@ -132,7 +132,7 @@ class SimulatedExecutor:
     ) -> SubmittedTask:
         self.submitted += 1
         self.arguments += len(handles)
-        self._pass(sizing.driver_s(returns, len(handles)), of_ray=True)
+        self._pass(driver_time.driver_s(returns, len(handles)), of_ray=True)
         wish = None if node is None else node % len(self._capacity.node_slots)
         work = Work(seconds, wish, self._awaited(handles))
         values = [_Value(work, result, number, self.objects) for number in range(returns)]

@@ -32,7 +32,7 @@ class Measured:
 
     virtual_s      of the session, on the virtual clock
     driver_s       CPU seconds of the driver's own code; `read_s` and `plan_s` of them before the session
-    ray_s          what Ray would take of the driver besides, by the constants of planning/sizing.py
+    ray_s          what Ray would take of the driver besides, by the constants of sizing/driver_time.py
     peak_bytes     resident memory of the driver's process, the simulation in it
     objects        most values of tasks that the driver refers to at a time; `arguments`: those handed to tasks
     handed_bytes   of all else that tasks are told, pickled

@@ -15,8 +15,8 @@ from deltacompact.base.settings import Options, Settings
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.delta_streams.log.entries import CommittedEntry
 from deltacompact.job import CompactionJob, Request, prepare
-from deltacompact.planning import sizing
 from deltacompact.planning.plan import Capacity
+from deltacompact.planning.sizing import task_memory
 from deltacompact.steps.shuffle import spread
 from deltacompact.storage.objects import ObjectStore
 
@@ -44,7 +44,7 @@ class Shape:
     @property
     def capacity(self) -> Capacity:
         nodes = spread(self.slots, [1] * -(-self.slots // NODE_SLOTS))
-        heap, store = sizing.node_memory(NODE_BYTES)
+        heap, store = task_memory.node_memory(NODE_BYTES)
         slots = tuple(stop - start for start, stop in pairwise(nodes))
         return Capacity(self.slots, heap // NODE_SLOTS, store * len(slots), slots)
 

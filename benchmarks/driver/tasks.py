@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from deltacompact.base.data_file import DataFile
 from deltacompact.index.index_files import IndexFile
-from deltacompact.planning import sizing
 from deltacompact.planning.plan import CompactionPlan
+from deltacompact.planning.sizing import driver_time
 from deltacompact.planning.work import FIRST_RATES
 from deltacompact.steps.assign_pointers import IndexResult
 from deltacompact.steps.dedupe import DedupeResult, FoldCounts, added_up, narrowed
@@ -70,7 +70,7 @@ class SimulatedTasks:
 
     def _relay(self, _starts: Any, *parcels: Any) -> Run:
         capacity, plan = self._plan.capacity, self._plan
-        of_a_sender = sizing.parcels_each(len(capacity.node_slots), plan.options.limits)
+        of_a_sender = driver_time.parcels_each(len(capacity.node_slots), plan.options.limits)
         relays = of_a_sender * plan.round_rows / plan.task_rows / len(parcels)
         seconds = len(parcels) / of_a_sender * plan.task_rows * RELAY_S
         seconds *= min(1.0, max(_RELAYS_MIN, relays / capacity.slots))

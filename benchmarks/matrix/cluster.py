@@ -1,6 +1,6 @@
 """cluster.yaml for so many vCPUs: the file at the repository's root with other names, sizes and numbers in it.
 
-32 vCPUs of r6in.4xlarge, on demand  ->  2 workers from the start and no more, 16 CPUs each, memory by sizing.py
+32 vCPUs of r6in.4xlarge, on demand  ->  2 workers from the start and no more, 16 CPUs each, memory by planning.sizing
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from deltacompact.planning import sizing
+from deltacompact.planning.sizing import task_memory
 from sessions.planning.prices import NodeType
 
 TEMPLATE = Path(__file__).parent.parent.parent / "cluster.yaml"
@@ -49,7 +49,7 @@ def render(spec: ClusterSpec, template: dict[str, Any] | None = None) -> dict[st
         rendered["provider"]["region"] = spec.region
     if spec.image:
         rendered["docker"]["image"] = spec.image
-    heap, store = sizing.node_memory(spec.worker.memory_bytes)
+    heap, store = task_memory.node_memory(spec.worker.memory_bytes)
     types = rendered["available_node_types"]
     worker, head = types["worker"], types["head"]
     worker |= {"min_workers": spec.nodes, "max_workers": spec.nodes}
@@ -66,7 +66,7 @@ def render(spec: ClusterSpec, template: dict[str, Any] | None = None) -> dict[st
             node["ImageId"] = spec.ami
         given = {tag["Key"]: tag["Value"] for tag in node["TagSpecifications"][0]["Tags"]} | dict(spec.tags)
         node["TagSpecifications"][0]["Tags"] = [{"Key": key, "Value": value} for key, value in given.items()]
-    shared = f"--shm-size={math.ceil(store / sizing.GIB) + 1}g"
+    shared = f"--shm-size={math.ceil(store / task_memory.GIB) + 1}g"
     options = rendered["docker"]["run_options"]
     rendered["docker"]["run_options"] = [shared if "--shm-size" in option else option for option in options]
     rendered["worker_start_ray_commands"] = [

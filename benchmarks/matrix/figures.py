@@ -1,6 +1,6 @@
 """The paper's figures in our numbers, one PNG each. Lines with a single point are drawn as that point.
 
-3-1  hash buckets that sizing.py recommends, by input rows
+3-1  hash buckets that planning.sizing recommends, by input rows
 3-2  rows/s-core by hash buckets, a line for each input size and number of vCPUs
 3-3  decompressed throughput by hash buckets, a line for each number of vCPUs
 3-4  latency by vCPUs, a line for each input size
@@ -25,7 +25,7 @@ from matplotlib import pyplot as plt
 from benchmarks.matrix.bills import Bill
 from benchmarks.matrix.points import JobRun, recommended_buckets
 from benchmarks.plots import Plot
-from deltacompact.planning import sizing
+from deltacompact.planning.sizing import index_sizes, task_memory
 
 PAPER_ROWS = tuple(int(46.875e9 * 2**step) for step in range(8))
 PAPER_BUCKETS = (313, 625, 1250, 2500, 5000, 10000, 20000, 40000)
@@ -123,7 +123,7 @@ def _buckets(run: JobRun) -> int:
 
 
 def _size(run: JobRun) -> str:
-    gib = run.decompressed_bytes / sizing.GIB
+    gib = run.decompressed_bytes / task_memory.GIB
     return f"{run.rows / 1e6:g} M rows, {gib:,.2g} GiB"
 
 
@@ -158,7 +158,7 @@ def _recommended(out: Path) -> Plot:
     rows = [10**power for power in range(6, 10)] + [10_000_000_000, *PAPER_ROWS]
     figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
     axes.plot(
-        rows, recommended_buckets(rows, sizing.FIGURE_MEMORY_BYTES), marker="o", markersize=4, label="deltacompact"
+        rows, recommended_buckets(rows, index_sizes.FIGURE_MEMORY_BYTES), marker="o", markersize=4, label="deltacompact"
     )
     axes.plot(PAPER_ROWS, PAPER_BUCKETS, "x", color="black", label="the paper")
     axes.set_xscale("log")

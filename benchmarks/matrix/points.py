@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, fields
 from itertools import product
 
 from benchmarks.configurations import ENTRY_BYTES
-from deltacompact.planning import sizing
+from deltacompact.planning.sizing import index_sizes
 from deltacompact.storage.objects import ObjectStore
 
 _PREFIX = "runs/"
@@ -125,4 +125,4 @@ def read(store: ObjectStore, path: str) -> JobRun:
 
 def recommended_buckets(rows: Iterable[int], memory_per_cpu_bytes: int) -> list[int]:
     """Figure 3-1: hash buckets for so many input rows."""
-    return [sizing.hash_bucket_count(count, ENTRY_BYTES, memory_per_cpu_bytes) for count in rows]
+    return [index_sizes.hash_bucket_count(count, ENTRY_BYTES, memory_per_cpu_bytes) for count in rows]

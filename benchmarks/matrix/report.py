@@ -17,7 +17,7 @@ from benchmarks.matrix.figures import PAPER_BUCKETS, PAPER_ROWS, draw_figures, u
 from benchmarks.matrix.points import JobRun
 from benchmarks.plots import Plot
 from benchmarks.prediction import CAVEAT, model_grids, runs_of_matrix
-from deltacompact.planning import sizing
+from deltacompact.planning.sizing import index_sizes
 from sessions.planning.prices import NodeType, Prices
 
 NAMES = (
@@ -125,9 +125,9 @@ def _markdown(
     parts += [f"- {run.point.name}, repeat {run.repeat}, failed: {run.error}\n" for run in runs if run.error]
     parts.append("## Figures\n")
     parts += [f"![{plot.title}]({plot.file})\n" for plot in plots]
-    buckets = sizing.hash_bucket_count
+    buckets = index_sizes.hash_bucket_count
     figure = [
-        [f"{rows:,}", f"{paper:,}", f"{buckets(rows, 32, sizing.FIGURE_MEMORY_BYTES):,}"]
+        [f"{rows:,}", f"{paper:,}", f"{buckets(rows, 32, index_sizes.FIGURE_MEMORY_BYTES):,}"]
         for rows, paper in zip(PAPER_ROWS, PAPER_BUCKETS, strict=True)
     ]
     parts.append(markdown_table(["input rows (figure 3-1)", "the paper's hash buckets", "ours"], figure))

@@ -24,7 +24,7 @@ from deltacompact.change_feed.columns import feed_schema
 from deltacompact.change_feed.feed import FEED_MEMORY_BYTES, Feed
 from deltacompact.change_feed.row_digests import digestible
 from deltacompact.change_feed.steps import ChangeStep
-from deltacompact.planning.sizing import TASK_BASE_BYTES
+from deltacompact.planning.sizing.task_memory import TASK_BASE_BYTES
 from deltacompact.planning.within_memory import within_memory
 from deltacompact.reading.selection import Selected, expression_of, named_columns
 from deltacompact.tabular import partition_texts

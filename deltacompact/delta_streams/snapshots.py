@@ -18,7 +18,7 @@ from deltacompact.base.settings import AMPLIFICATION_MAX
 from deltacompact.base.wording import counted
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.planning.overlapping import LayoutBound, columns_of, overlapping_files
-from deltacompact.planning.sizing import TARGET_FILE_BYTES_MIN
+from deltacompact.planning.sizing.file_sizes import TARGET_FILE_BYTES_MIN
 from deltacompact.table.ports import Moment, NothingToDo, PartitionSnapshot
 
 

@@ -17,7 +17,7 @@ from deltacompact.iceberg.deletes.matching import FileScanTask, each_delete
 from deltacompact.iceberg.table.content_files import ContentFile
 from deltacompact.iceberg_modes.plan import ModePlan
 from deltacompact.planning.plan import Capacity
-from deltacompact.planning.sizing import DRIVER_TASK_S
+from deltacompact.planning.sizing.driver_time import DRIVER_TASK_S
 from deltacompact.planning.work import FIRST_RATES
 
 

@@ -25,9 +25,9 @@ import numpy.typing as npt
 from deltacompact.base.data_file import LayoutAccount
 from deltacompact.base.model import OperationType
 from deltacompact.base.numbers import Ordinal
-from deltacompact.planning import sizing
 from deltacompact.planning.overlapping import WrittenRanges, overlapping_files
 from deltacompact.planning.plan import CompactionPlan, SourceFile
+from deltacompact.planning.sizing import file_sizes
 
 
 class FileAction(enum.StrEnum):
@@ -281,7 +281,7 @@ def _unfit(plan: CompactionPlan, source: SourceFile) -> FileReason | None:
         return FileReason.OTHER_SCHEMA
     if not file.decodes:
         return FileReason.NOT_DECODED  # an unreadable file must not become a compacted file
-    bytes_max = options.target_file_bytes or sizing.TARGET_FILE_BYTES_MAX
+    bytes_max = options.target_file_bytes or file_sizes.TARGET_FILE_BYTES_MAX
     if file.rows > options.rows_per_compacted_file or file.bytes > bytes_max:
         return FileReason.TOO_LARGE
     if file.bytes < options.limits.delta_kept_bytes_min or plan.is_small(file.rows, file.bytes):

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from deltacompact.base.limits import LIMITS
 from deltacompact.index.keys import DIGEST_BYTES, POINTER_BYTES
-from deltacompact.planning import sizing
 from deltacompact.planning.plan import Capacity
+from deltacompact.planning.sizing import driver_time, index_sizes, task_counts, task_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class CompactionWork:
     written_bytes    and their decoded bytes
     rounds           0: as many as the object store makes necessary, but not more than files
     files            files in the deltas
-    hash_buckets     0: as many as sizing.py plans
+    hash_buckets     0: as many as planning.sizing plans
     entry_bytes      bytes of an index entry: 32 without a sort key
     """
 
@@ -61,32 +61,33 @@ class Handed:
 
 def capacity_of(nodes: int, cpus: int, memory_bytes: int) -> Capacity:
     """The capacity of a cluster. `cpus`, `memory_bytes`: of each node."""
-    heap, store = sizing.node_memory(memory_bytes)
+    heap, store = task_memory.node_memory(memory_bytes)
     return Capacity(nodes * cpus, heap // cpus, store * nodes, (cpus,) * nodes)
 
 
 def handed_out(work: CompactionWork, capacity: Capacity) -> Handed:
-    """The tasks of a session, as sizing.py plans them."""
+    """The tasks of a session, as planning.sizing plans them."""
     rows, entry_bytes, memory = work.delta_rows, work.entry_bytes, capacity.memory_per_task_bytes
     nodes, slots = len(capacity.node_slots), capacity.slots
     entries = rows + work.merged_entries
-    buckets = work.hash_buckets or sizing.hash_bucket_count(entries, entry_bytes, memory, LIMITS)
+    buckets = work.hash_buckets or index_sizes.hash_bucket_count(entries, entry_bytes, memory, LIMITS)
     rounds = work.rounds or _rounds(work, capacity)
     round_rows = rows // rounds
-    task_rows = sizing.task_rows(round_rows, slots, nodes, buckets, entry_bytes, memory, LIMITS)
+    task_rows = task_counts.task_rows(round_rows, slots, nodes, buckets, entry_bytes, memory, LIMITS)
     hash_tasks = math.ceil(round_rows / task_rows)
-    in_files = sizing.exchanges_in_files(entries, nodes, capacity.object_store_bytes, LIMITS)
+    in_files = task_counts.exchanges_in_files(entries, nodes, capacity.object_store_bytes, LIMITS)
     returns = 1 if in_files else nodes
     groups, last_groups = (
-        sizing.bucket_groups(buckets, round_rows, slots, nodes, hash_tasks, LIMITS, objects) for objects in (1, returns)
+        task_counts.bucket_groups(buckets, round_rows, slots, nodes, hash_tasks, LIMITS, objects)
+        for objects in (1, returns)
     )
-    last_groups = min(buckets, max(last_groups, sizing.pointer_groups(entries, buckets, memory)))
-    source_groups = sizing.source_groups(work.written_rows, slots, nodes, last_groups, memory, LIMITS, in_files)
+    last_groups = min(buckets, max(last_groups, task_counts.pointer_groups(entries, buckets, memory)))
+    source_groups = task_counts.source_groups(work.written_rows, slots, nodes, last_groups, memory, LIMITS, in_files)
     # Each task returns a parcel for each node, or for several, and relays one for each. Each task of the next stage
     # gets one parcel from each of them. Where the last exchange goes through files, a task names one, and all tasks of
     # the next stage share the list of names.
-    senders = sizing.relayed_senders(hash_tasks, slots, nodes, LIMITS)
-    parcels, batches = sizing.parcels_each(nodes, LIMITS), math.ceil(hash_tasks / senders)
+    senders = driver_time.relayed_senders(hash_tasks, slots, nodes, LIMITS)
+    parcels, batches = driver_time.parcels_each(nodes, LIMITS), math.ceil(hash_tasks / senders)
     relays = parcels * batches if senders > 1 else 0
     objects = rounds * (parcels * hash_tasks + (nodes * batches if relays else 0)) + returns * (
         last_groups + source_groups
@@ -94,13 +95,17 @@ def handed_out(work: CompactionWork, capacity: Capacity) -> Handed:
     exchanged = source_groups + last_groups if in_files else 2 * last_groups * source_groups
     arguments = rounds * (batches * groups + (parcels * hash_tasks if relays else 0)) + exchanged
     tasks = rounds * (hash_tasks + relays + groups) + 2 * last_groups + source_groups
-    driver_s = tasks * sizing.DRIVER_TASK_S + objects * sizing.DRIVER_OBJECT_S + arguments * sizing.DRIVER_ARGUMENT_S
+    driver_s = (
+        tasks * driver_time.DRIVER_TASK_S
+        + objects * driver_time.DRIVER_OBJECT_S
+        + arguments * driver_time.DRIVER_ARGUMENT_S
+    )
     return Handed(buckets, rounds, round_rows, task_rows, tasks, objects, driver_s)
 
 
 def _rounds(work: CompactionWork, capacity: Capacity) -> int:
     """As many rounds as the object store makes necessary. A round has at least one whole file."""
-    per_round = sizing.round_rows_max(capacity.object_store_bytes, work.entry_bytes)
+    per_round = index_sizes.round_rows_max(capacity.object_store_bytes, work.entry_bytes)
     return max(1, min(work.files, math.ceil(work.delta_rows / per_round)))
 
 

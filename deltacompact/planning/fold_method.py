@@ -15,8 +15,8 @@ import enum
 from dataclasses import dataclass
 
 from deltacompact.index.primary_key_index import IndexManifest
-from deltacompact.planning import sizing
 from deltacompact.planning.plan import CompactionPlan, Round
+from deltacompact.planning.sizing import index_sizes
 
 
 class FoldMethod(enum.StrEnum):
@@ -64,9 +64,9 @@ def fold_method(plan: CompactionPlan, round_: Round, before: KnownIndex) -> Fold
     if plan.changes_only:
         return FoldMethod.CHANGES
     entry_bytes, store_bytes, limits = plan.encoding.entry_bytes, plan.capacity.object_store_bytes, plan.options.limits
-    if is_last and sizing.fits_held(before.entries, rows, entry_bytes, store_bytes, limits):
+    if is_last and index_sizes.fits_held(before.entries, rows, entry_bytes, store_bytes, limits):
         return FoldMethod.HOLD
     first, *above = before.runs
-    if round_.number > 1 and sizing.adds_round_run(first, above, rows, limits):
+    if round_.number > 1 and index_sizes.adds_round_run(first, above, rows, limits):
         return FoldMethod.ADD_RUN
     return FoldMethod.MERGE

@@ -24,7 +24,7 @@ from deltacompact.base.limits import Limits
 from deltacompact.base.settings import Settings
 from deltacompact.planning.needs import Needs
 from deltacompact.planning.plan import Capacity
-from deltacompact.planning.sizing import SESSION_BYTES, TASK_BASE_BYTES
+from deltacompact.planning.sizing.task_memory import SESSION_BYTES, TASK_BASE_BYTES
 from deltacompact.table.ports import PartitionSnapshot
 
 INLINE_SESSIONS = 32

@@ -17,9 +17,9 @@ from functools import cached_property
 
 from deltacompact.base.data_file import DataFile
 from deltacompact.base.model import OperationType
-from deltacompact.planning import sizing
 from deltacompact.planning.plan import CompactionPlan
 from deltacompact.planning.reader_memory import ReaderMemory
+from deltacompact.planning.sizing import index_sizes, layout_sizes, task_counts, task_memory
 from deltacompact.storage.identity import is_uri
 from deltacompact.tabular import column_types
 from deltacompact.tabular.row_groups import cells_of
@@ -39,15 +39,19 @@ class Needs:
         pointer_rows = math.ceil(plan.pointed_rows / plan.bucket_groups(plan.rounds[-1]))
         hashed, limits = min(plan.task_rows, plan.round_rows), plan.options.limits
         sizes = hashed, bucket_rows, plan.encoding.entry_bytes, self.read_bytes, limits, pointer_rows, plan.base_rows
-        peak = sizing.peak_task_bytes(*sizes, self._remote_bytes)
-        return max(peak, sizing.TASK_BASE_BYTES + sizing.RUN_COPIES * self._sorted_bytes) if plan.clusters else peak
+        peak = task_memory.peak_task_bytes(*sizes, self._remote_bytes)
+        return (
+            max(peak, task_memory.TASK_BASE_BYTES + layout_sizes.RUN_COPIES * self._sorted_bytes)
+            if plan.clusters
+            else peak
+        )
 
     @cached_property
     def cluster_peak_bytes(self) -> int:
         """The same on a cluster: there each task holds the rows that it routes itself, until it hands them over."""
         if not self.routed_bytes:
             return self.peak_bytes
-        routing = sizing.TASK_BASE_BYTES + sizing.RUN_COPIES * self._sorted_bytes + self._held_task_bytes
+        routing = task_memory.TASK_BASE_BYTES + layout_sizes.RUN_COPIES * self._sorted_bytes + self._held_task_bytes
         return max(self.peak_bytes, routing)
 
     def process_bytes(self, tasks: int, holds: bool = False, has_one_heap: bool = True) -> int:
@@ -61,13 +65,13 @@ class Needs:
         inside = (plan.round_rows + tasks * min(plan.task_rows, plan.round_rows)) * plan.encoding.entry_bytes
         held = max(0, self.held_bytes - inside) if holds else 0
         peak = self.peak_bytes if holds else self.cluster_peak_bytes
-        keeps = not has_one_heap and self._live_bytes >= self._live_rows * sizing.KEPT_ROW_BYTES
-        taken = tasks * (peak - sizing.TASK_BASE_BYTES) * (sizing.KEPT_BY_HEAPS if keeps else 1)
-        planned = sizing.TASK_BASE_BYTES + int(taken) + held
+        keeps = not has_one_heap and self._live_bytes >= self._live_rows * task_memory.KEPT_ROW_BYTES
+        taken = tasks * (peak - task_memory.TASK_BASE_BYTES) * (task_memory.KEPT_BY_HEAPS if keeps else 1)
+        planned = task_memory.TASK_BASE_BYTES + int(taken) + held
         bound = plan.options.memory_bytes
         if bound is None:
             return planned
-        return min(planned, max(bound, sizing.TASK_BASE_BYTES + tasks * 4 * self.undivided_bytes))
+        return min(planned, max(bound, task_memory.TASK_BASE_BYTES + tasks * 4 * self.undivided_bytes))
 
     @property
     def tasks_at_once(self) -> int:
@@ -84,15 +88,15 @@ class Needs:
         capacity = self.plan.capacity
         slots, memory = capacity.slots, capacity.memory_per_task_bytes
         if self.plan.options.memory_bytes is not None:
-            return sizing.bounded_places(slots, 4 * self._reader.undivided(self._filled, assumed=True), memory)
-        return sizing.task_places(slots, capacity.tasks_per_slot, self.peak_bytes, memory)
+            return task_memory.bounded_places(slots, 4 * self._reader.undivided(self._filled, assumed=True), memory)
+        return task_memory.task_places(slots, capacity.tasks_per_slot, self.peak_bytes, memory)
 
     @property
     def held_bytes(self) -> int:
         """Most bytes of entries, pointers and ranks that the session holds between its stages."""
         plan, entry_bytes = self.plan, self.plan.encoding.entry_bytes
         last_rows, object_store = plan.rows_of(plan.rounds[-1]), plan.capacity.object_store_bytes
-        is_held = sizing.fits_held(plan.base_rows, last_rows, entry_bytes, object_store, plan.options.limits)
+        is_held = index_sizes.fits_held(plan.base_rows, last_rows, entry_bytes, object_store, plan.options.limits)
         folded = 0 if plan.changes_only or not is_held else plan.base_rows
         return (folded + 2 * plan.round_rows) * entry_bytes + self._exchanged_bytes + self.routed_bytes
 
@@ -113,7 +117,7 @@ class Needs:
     def run_bytes(self) -> int:
         """Decoded bytes of a run, whose rows a task sorts at once to lay them out: at most all rows."""
         decoded = sum(source.file.likely_decoded_bytes for source in self.plan.sources)
-        return max(1 << 20, min(sizing.run_bytes(self.plan.capacity.memory_per_task_bytes), decoded))
+        return max(1 << 20, min(layout_sizes.run_bytes(self.plan.capacity.memory_per_task_bytes), decoded))
 
     @cached_property
     def read_bytes(self) -> int:
@@ -137,14 +141,14 @@ class Needs:
         ]
         entries = sum(folded) + (plan.base_rows if plan.rehash else 0)
         rows = sum(source.file.rows for source in plan.sources)
-        masks = rows // 8 + (plan.pointed_rows * sizing.EXCHANGE_BYTES if plan.exchanges_in_files else 0)
+        masks = rows // 8 + (plan.pointed_rows * task_counts.EXCHANGE_BYTES if plan.exchanges_in_files else 0)
         routed = plan.data_bytes + 4 * rows if plan.clusters else 0
         return plan.data_bytes + entries * plan.encoding.entry_bytes + masks + routed
 
     @property
     def _exchanged_bytes(self) -> int:
         """Bytes of the pointers and ranks of the last round that stay in memory."""
-        return 0 if self.plan.exchanges_in_files else self.plan.pointed_rows * sizing.EXCHANGE_BYTES
+        return 0 if self.plan.exchanges_in_files else self.plan.pointed_rows * task_counts.EXCHANGE_BYTES
 
     @property
     def _held_task_bytes(self) -> int:
@@ -152,7 +156,7 @@ class Needs:
         capacity, limits = self.plan.capacity, self.plan.options.limits
         row_bytes = self._live_bytes / max(1, self._live_rows)
         memory = capacity.memory_per_task_bytes
-        each = sizing.held_rows(self._live_rows, row_bytes, capacity.slots, memory, limits)
+        each = layout_sizes.held_rows(self._live_rows, row_bytes, capacity.slots, memory, limits)
         return min(self.routed_bytes, math.ceil(each * row_bytes))
 
     @property
@@ -161,10 +165,10 @@ class Needs:
         stay in memory."""
         rows, decoded, outputs = self._live_rows, self._live_bytes, self._outputs_max
         tasks = 2 * self.plan.capacity.slots + len(self._upserted)
-        if not rows or self.routed_bytes < decoded or outputs * tasks > sizing.HELD_VALUES_MAX / 2:
+        if not rows or self.routed_bytes < decoded or outputs * tasks > layout_sizes.HELD_VALUES_MAX / 2:
             return self.run_bytes
         cells = outputs * cells_of(rows / outputs, decoded / rows, self.plan.options.row_group_rows)
-        return sizing.load_bytes(cells, decoded / rows, self.run_bytes)
+        return layout_sizes.load_bytes(cells, decoded / rows, self.run_bytes)
 
     @cached_property
     def _upserted(self) -> list[DataFile]:

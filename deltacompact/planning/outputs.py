@@ -25,12 +25,12 @@ import numpy as np
 import numpy.typing as npt
 
 from deltacompact.base.numbers import ChainFileNumber, OutputNumber, Rank
-from deltacompact.planning import sizing
 from deltacompact.planning.arrangement import Arrangement
 from deltacompact.planning.decisions import FileAction, FileDecision, decide_files, live_bytes
 from deltacompact.planning.overlapping import WrittenRanges
 from deltacompact.planning.plan import CompactionPlan, SourceFile
 from deltacompact.planning.pointer_map import KEPT, NOWHERE, PointerMap, SourceGroup
+from deltacompact.planning.sizing import file_sizes
 
 RankedSource = tuple[SourceFile, Rank]
 """A file that is rewritten, and the rank of its first live row."""
@@ -117,7 +117,7 @@ def decide_outputs(
     rewritten = [plan.sources[file.ordinal] for file in files if file.action is FileAction.REWRITE]
     rows = sum(int(live[source.ordinal]) for source in rewritten)
     rows_max, bytes_max = plan.options.rows_per_compacted_file, plan.target_file_bytes
-    count = sizing.output_files(rows, int(live_bytes(rewritten, live)), rows_max, bytes_max, plan.options.limits)
+    count = file_sizes.output_files(rows, int(live_bytes(rewritten, live)), rows_max, bytes_max, plan.options.limits)
     return OutputDecision(files, plan.next_file_number, math.ceil(rows / count) if count else 1)
 
 

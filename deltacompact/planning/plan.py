@@ -29,8 +29,8 @@ from deltacompact.index.keys import Encoding
 from deltacompact.index.primary_key_index import FileOrdinals, IndexManifest
 from deltacompact.layout.cluster_by import ClusterColumn
 from deltacompact.layout.value_ranges import ValueRanges, stored_ranges
-from deltacompact.planning import sizing
 from deltacompact.planning.overlapping import LayoutBound, columns_of
+from deltacompact.planning.sizing import file_sizes, layout_sizes, task_counts
 from deltacompact.table.ports import PartitionSnapshot
 from deltacompact.tabular import schemas
 from deltacompact.tabular.row_groups import WriteOptions
@@ -216,7 +216,7 @@ class CompactionPlan:
         capacity, entry_bytes = self.capacity, self.encoding.entry_bytes
         nodes, memory = len(capacity.node_slots), capacity.memory_per_task_bytes
         buckets, limits = self.hash_bucket_count, self.options.limits
-        return sizing.task_rows(self.round_rows, capacity.slots, nodes, buckets, entry_bytes, memory, limits)
+        return task_counts.task_rows(self.round_rows, capacity.slots, nodes, buckets, entry_bytes, memory, limits)
 
     def bucket_groups(self, round_: Round) -> int:
         """The number of bucket groups in one round. Each group is a task."""
@@ -224,7 +224,7 @@ class CompactionPlan:
         tasks = math.ceil(rows / self.task_rows)
         nodes, limits, is_last = len(capacity.node_slots), self.options.limits, round_.number == len(self.rounds)
         returns = nodes if is_last and not self.exchanges_in_files else 1
-        groups = sizing.bucket_groups(self.hash_bucket_count, rows, capacity.slots, nodes, tasks, limits, returns)
+        groups = task_counts.bucket_groups(self.hash_bucket_count, rows, capacity.slots, nodes, tasks, limits, returns)
         return max(groups, self.pointer_groups) if is_last else groups
 
     def source_groups(self, rows: int) -> int:
@@ -232,15 +232,17 @@ class CompactionPlan:
         capacity, bucket_groups = self.capacity, self.bucket_groups(self.rounds[-1])
         nodes, limits = len(capacity.node_slots), self.options.limits
         memory, in_files = capacity.memory_per_task_bytes, self.exchanges_in_files
-        groups = sizing.source_groups(rows, capacity.slots, nodes, bucket_groups, memory, limits, in_files)
-        return max(groups, sizing.moving_groups(rows, memory)) if self.clusters and limits.groups is None else groups
+        groups = task_counts.source_groups(rows, capacity.slots, nodes, bucket_groups, memory, limits, in_files)
+        return (
+            max(groups, layout_sizes.moving_groups(rows, memory)) if self.clusters and limits.groups is None else groups
+        )
 
     @property
     def exchanges_in_files(self) -> bool:
         """Whether the pointers and ranks of the last round go through files."""
         capacity, limits = self.capacity, self.options.limits
         nodes = len(capacity.node_slots)
-        return sizing.exchanges_in_files(self.pointed_rows, nodes, capacity.object_store_bytes, limits)
+        return task_counts.exchanges_in_files(self.pointed_rows, nodes, capacity.object_store_bytes, limits)
 
     @property
     def data_bytes(self) -> int:
@@ -250,7 +252,7 @@ class CompactionPlan:
     @property
     def target_file_bytes(self) -> int:
         """The largest size of a compacted file, roughly. It depends only on the data, so all attempts use the same."""
-        return self.options.target_file_bytes or sizing.target_file_bytes(self.data_bytes)
+        return self.options.target_file_bytes or file_sizes.target_file_bytes(self.data_bytes)
 
     @property
     def write_options(self) -> WriteOptions:
@@ -259,8 +261,8 @@ class CompactionPlan:
 
     def laid_out_files(self, rows: int, data_bytes: int) -> int:
         """The number of files into which rows are laid out: none is full, so that leaves of uneven size fit."""
-        rows_max, limits = max(1, int(self.options.rows_per_compacted_file * sizing.FULL)), self.options.limits
-        return sizing.output_files(rows, data_bytes, rows_max, self.target_file_bytes, limits)
+        rows_max, limits = max(1, int(self.options.rows_per_compacted_file * file_sizes.FULL)), self.options.limits
+        return file_sizes.output_files(rows, data_bytes, rows_max, self.target_file_bytes, limits)
 
     def is_small(self, rows: int, data_bytes: float) -> bool:
         """Whether to merge a compacted file with others: it has less than half of the target, in rows and in bytes.
@@ -268,7 +270,7 @@ class CompactionPlan:
         If the target grows with the table, the smallest target counts: otherwise a growing table would be rewritten
         again and again.
         """
-        target = self.options.target_file_bytes or sizing.TARGET_FILE_BYTES_MIN
+        target = self.options.target_file_bytes or file_sizes.TARGET_FILE_BYTES_MIN
         return 2 * rows < self.options.rows_per_compacted_file and 2 * data_bytes < target
 
     @cached_property
@@ -281,7 +283,7 @@ class CompactionPlan:
     def pointer_groups(self) -> int:
         """The least number of bucket groups in the last round."""
         memory = self.capacity.memory_per_task_bytes
-        return sizing.pointer_groups(self.pointed_rows, self.hash_bucket_count, memory)
+        return task_counts.pointer_groups(self.pointed_rows, self.hash_bucket_count, memory)
 
 
 def sources_of(snapshot: PartitionSnapshot) -> tuple[SourceFile, ...]:

@@ -20,8 +20,8 @@ from deltacompact.base.settings import Options
 from deltacompact.base.table_keys import TableKeys
 from deltacompact.index.keys import Encoding, resolve_encoding
 from deltacompact.index.primary_key_index import IndexManifest
-from deltacompact.planning import sizing
 from deltacompact.planning.plan import Capacity, CompactionPlan, Round, SourceFile, sources_of
+from deltacompact.planning.sizing import index_sizes, layout_sizes
 from deltacompact.table.ports import PartitionSnapshot
 from deltacompact.tabular import schemas
 
@@ -96,13 +96,13 @@ def _changes_only(
     """
     if manifest.encoding != encoding:
         return False
-    if options.cluster_by and not sizing.may_move(base_rows, capacity.memory_per_task_bytes):
+    if options.cluster_by and not layout_sizes.may_move(base_rows, capacity.memory_per_task_bytes):
         return False
     limits = options.limits
     first, *above = (manifest.run_entries(run) for run in range(len(manifest.runs)))
     masks = sum(relocation.mask_bytes for relocation in manifest.relocations) + base_rows // 8
     memory = capacity.memory_per_task_bytes
-    return sizing.adds_run(first, above, new_rows, masks, encoding.entry_bytes, memory, limits)
+    return index_sizes.adds_run(first, above, new_rows, masks, encoding.entry_bytes, memory, limits)
 
 
 def _sizes(
@@ -117,12 +117,12 @@ def _sizes(
     buckets, limits = options.hash_bucket_count, options.limits
     if buckets is None and manifest is not None:
         buckets = manifest.hash_bucket_count
-        if sizing.must_rehash(rows, buckets, entry_bytes, memory):
-            buckets = sizing.hash_bucket_count(rows, entry_bytes, memory, limits)
+        if index_sizes.must_rehash(rows, buckets, entry_bytes, memory):
+            buckets = index_sizes.hash_bucket_count(rows, entry_bytes, memory, limits)
     if buckets is None:
-        buckets = sizing.hash_bucket_count(rows, entry_bytes, memory, limits)
-    per_round = options.rows_per_round or sizing.round_rows_max(capacity.object_store_bytes, entry_bytes)
-    return AdoptedSizes(buckets, tuple(sizing.rounds(delta_rows, per_round)))
+        buckets = index_sizes.hash_bucket_count(rows, entry_bytes, memory, limits)
+    per_round = options.rows_per_round or index_sizes.round_rows_max(capacity.object_store_bytes, entry_bytes)
+    return AdoptedSizes(buckets, tuple(index_sizes.rounds(delta_rows, per_round)))
 
 
 def _rounds(sources: tuple[SourceFile, ...], first: int, ends: Sequence[int], watermark: int) -> tuple[Round, ...]:

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 from deltacompact.base.data_file import DataFile
 from deltacompact.base.model import ContentType
-from deltacompact.planning import sizing
 from deltacompact.tabular import formats
 
 
@@ -73,9 +72,9 @@ class ReaderMemory:
         if not self.has_any_width:
             return 0
         known = file.widest_row_bytes or file.group_bytes or file.decoded_bytes
-        return sizing.ROW_BYTES_MAX if known is None else min(sizing.ROW_BYTES_MAX, known)
+        return task_memory.ROW_BYTES_MAX if known is None else min(task_memory.ROW_BYTES_MAX, known)
 
 
 def _copies(row_bytes: int) -> float:
     """A task holds four times what a reader does, and so many copies of a row in all."""
-    return row_bytes * sizing.ROW_COPIES / 4
+    return row_bytes * task_memory.ROW_COPIES / 4

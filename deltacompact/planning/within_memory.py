@@ -18,7 +18,7 @@ from deltacompact.base import machine
 from deltacompact.base.errors import InputError
 from deltacompact.base.limits import Limits
 from deltacompact.base.settings import Settings
-from deltacompact.planning.sizing import TASK_BASE_BYTES
+from deltacompact.planning.sizing.task_memory import TASK_BASE_BYTES
 
 HELD_SHARE = 0.3
 """The share of the memory beside the process's own that entries between stages get."""

@@ -20,15 +20,15 @@ import numpy as np
 import numpy.typing as npt
 
 from deltacompact.base.limits import LIMITS
-from deltacompact.planning import sizing
 from deltacompact.planning.plan import CompactionPlan
+from deltacompact.planning.sizing import file_sizes
 from deltacompact.planning.statistics import PartitionStatistics, statistics_of
 from deltacompact.planning.touched import UNKNOWN
 
 ROWS_PER_FILE = 4_000_000
 """The default of rows_per_compacted_file: the most that a task of materialize writes."""
 
-_DECODED_FILE_BYTES = 4 * sizing.TARGET_FILE_BYTES_MIN
+_DECODED_FILE_BYTES = 4 * file_sizes.TARGET_FILE_BYTES_MIN
 """The decoded bytes of a file that a task of materialize writes, roughly."""
 
 RENEWED_SHARE, RELOCATED_SHARE = 2.0, 0.4
@@ -164,7 +164,7 @@ def work_of(given: PartitionStatistics, folding: Folding, slots: int, driver_s: 
     renewed = RENEWED_SHARE * entries + RELOCATED_SHARE * (given.index.relocated_rows if given.index else 0)
     entered = deltas if folding.adds_run else times * (entries + deltas)
     merged = 0.0 if folding.adds_run else entered + renewed
-    file_rows, file_bytes = ROWS_PER_FILE, sizing.TARGET_FILE_BYTES_MIN
+    file_rows, file_bytes = ROWS_PER_FILE, file_sizes.TARGET_FILE_BYTES_MIN
     touched = given.touched if given.laid_out is None else given.touched.where_rows_move(given.laid_out)
     written = 1.0 - given.kept_bytes / given.delta_bytes if given.delta_bytes else 1.0
     small = written * (1.0 - touched.large)

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from deltacompact.base.limits import Limits
 from deltacompact.executors.executor import Executor, Handle, SubmittedTask
-from deltacompact.planning.sizing import relayed_senders
+from deltacompact.planning.sizing.driver_time import relayed_senders
 from deltacompact.steps.shuffle import All, ParcelLayout, relay
 
 Inputs = tuple[Any, ...]

@@ -24,10 +24,10 @@ from deltacompact.base.errors import CorruptionError, DeltaCompactError
 from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.executors.executor import Handle, SubmittedTask
 from deltacompact.index.index_files import session_object
-from deltacompact.planning import sizing
 from deltacompact.planning.arrangement import Arrangement
 from deltacompact.planning.outputs import Output, OutputPlan
 from deltacompact.planning.overlapping import columns_of
+from deltacompact.planning.sizing import file_sizes
 from deltacompact.session.cell_routing import CellRouting, RoutedGroups, ranges_of
 from deltacompact.session.output_tasks import MasksOf, submit_outputs
 from deltacompact.session.workbench import Workbench
@@ -113,7 +113,7 @@ def _submit_arranged(
         inputs = bench.paced, shared, files, paths, *(handle for group in together for handle in held(group))
         return bench.executor.submit(arrange_each, *inputs, spread=True, size=rows)
 
-    several = sizing.outputs_per_task(len(missing), plan.capacity.slots)
+    several = file_sizes.outputs_per_task(len(missing), plan.capacity.slots)
     return [submit(together) for together in batched(missing, lambda _: 1, several)]
 
 

@@ -29,13 +29,13 @@ from deltacompact.layout.cluster_by import ClusterColumn
 from deltacompact.layout.document import layout_document, layout_from_document
 from deltacompact.layout.order import has_order
 from deltacompact.layout.split_tree import SplitTree
-from deltacompact.planning import sizing
 from deltacompact.planning.arrangement import Arrangement, outputs_of, parts_of, parts_of_leaves
 from deltacompact.planning.decisions import live_bytes
 from deltacompact.planning.needs import Needs
 from deltacompact.planning.outputs import OutputPlan
 from deltacompact.planning.plan import CompactionPlan
 from deltacompact.planning.pointer_map import SourceGroup
+from deltacompact.planning.sizing import layout_sizes
 from deltacompact.session.output_tasks import MasksOf
 from deltacompact.session.records import TREE, UnresumableError
 from deltacompact.session.workbench import Workbench
@@ -144,15 +144,15 @@ class CellRouting:
         bench, plan, leaves = self.bench, self.bench.plan, parts_of_leaves(self.planted.tree, self.parts)
         needs = Needs(plan)
         slots, memory, limits = bench.executor.capacity.slots, plan.capacity.memory_per_task_bytes, plan.options.limits
-        held_each = sizing.held_rows(self.rows, self._row_bytes, slots, memory, limits)
+        held_each = layout_sizes.held_rows(self.rows, self._row_bytes, slots, memory, limits)
         values = (math.ceil(self.rows / held_each) + len(ranges)) * len(leaves)
-        is_held = self.decoded_bytes <= needs.routed_bytes and values <= sizing.HELD_VALUES_MAX
-        rows_each = held_each if is_held else sizing.routed_rows(self.rows, self._row_bytes, slots, limits)
+        is_held = self.decoded_bytes <= needs.routed_bytes and values <= layout_sizes.HELD_VALUES_MAX
+        rows_each = held_each if is_held else layout_sizes.routed_rows(self.rows, self._row_bytes, slots, limits)
         each = [list(in_tasks(of_group, rows_each)) for of_group in ranges]
         starts = tuple(accumulate(self.parts, initial=0))
         load_bytes = needs.run_bytes
         if is_held:
-            load_bytes = sizing.load_bytes(self.planted.tree.cells, self._row_bytes, needs.run_bytes)
+            load_bytes = layout_sizes.load_bytes(self.planted.tree.cells, self._row_bytes, needs.run_bytes)
         shared = bench.share(RouteTerms(self.planted.tree, starts, load_bytes, plan.options.certify, leaves))
         submit = self._submit_held if is_held else self._submit
         tasks = [submit(shared, _live(bench, self.masks_of, share, plan.stored_schema)) for of in each for share in of]

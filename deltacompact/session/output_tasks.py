@@ -17,7 +17,7 @@ from deltacompact.base.batching import batched
 from deltacompact.base.numbers import ChainFileNumber, Ordinal, Rank
 from deltacompact.executors.executor import SubmittedTask
 from deltacompact.planning.outputs import Output, OutputPlan
-from deltacompact.planning.sizing import outputs_per_task
+from deltacompact.planning.sizing.file_sizes import outputs_per_task
 from deltacompact.session.workbench import Workbench
 from deltacompact.steps.materialize import LiveRange, MaterializeTask, NumberedOutput, materialize_each
 from deltacompact.tabular.formats import UNTYPED, suffix_of

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from deltacompact.base.settings import Options
 from deltacompact.executors.executor import Executor
 from deltacompact.index.primary_key_index import IndexManifest
-from deltacompact.planning.sizing import bucket_groups, parcels_each
+from deltacompact.planning.sizing.driver_time import parcels_each
+from deltacompact.planning.sizing.task_counts import bucket_groups
 from deltacompact.session.all_to_all import Relays, gather, scatter
 from deltacompact.steps.rehash import merge_buckets, split_bucket
 from deltacompact.steps.shuffle import ParcelLayout

@@ -23,9 +23,9 @@ from deltacompact.base.errors import CorruptionError
 from deltacompact.executors.executor import Handle, SubmittedTask
 from deltacompact.index.index_files import IndexFile
 from deltacompact.index.primary_key_index import IndexManifest, Run, empty_manifest
-from deltacompact.planning import sizing
 from deltacompact.planning.fold_method import FoldMethod, KnownIndex, fold_method
 from deltacompact.planning.plan import CompactionPlan, Round
+from deltacompact.planning.sizing import driver_time
 from deltacompact.session.all_to_all import Relays, Sent, gather, scatter
 from deltacompact.session.records import completion, round_name, understood
 from deltacompact.session.rehash import rehash
@@ -134,7 +134,7 @@ def dedupe_round(bench: Workbench, round_: Round, before: BetweenRounds) -> Dedu
 def _hashed(bench: Workbench, round_: Round, layout: ParcelLayout) -> Sequence[Sent]:
     """Step 1 for a round's files. Raises ConflictError if the session can no longer publish."""
     plan = bench.plan
-    several = layout.several(sizing.parcels_each(layout.parcel_count, plan.options.limits))
+    several = layout.several(driver_time.parcels_each(layout.parcel_count, plan.options.limits))
     sources = plan.sources[round_.first : round_.stop]
     whole = [SourceSlice(source.file, source.ordinal, source.operation, (0, source.file.rows)) for source in sources]
     fixed = bench.paced, plan.encoding, plan.input.partition

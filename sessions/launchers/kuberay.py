@@ -20,7 +20,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from deltacompact.base.errors import StoreError
-from deltacompact.planning import sizing
+from deltacompact.planning.sizing import task_memory
 from sessions.base.exits import EXIT_AGAIN, EXIT_ENDED
 from sessions.base.troubles import Cause
 from sessions.launchers.launcher import GroupSpec, GroupState, GroupStatus
@@ -63,7 +63,7 @@ class KubeOptions:
 def render(spec: GroupSpec, prices: Prices, options: KubeOptions) -> dict[str, Any]:
     """The RayJob of one group of sessions. Pure. Raises ValueError for a node type without a price."""
     node, name = prices.node(spec.node_type), cluster_name(spec.id)
-    head = _pod("ray-head", f"{_HEAD_CPUS}", _HEAD_GIB * sizing.GIB, options)
+    head = _pod("ray-head", f"{_HEAD_CPUS}", _HEAD_GIB * task_memory.GIB, options)
     grows = spec.workers_initial < spec.workers_max
     if grows:  # Ray's autoscaler runs in the head's pod, and asks Kubernetes for workers; KubeRay gives it the role
         head["spec"]["automountServiceAccountToken"] = True
@@ -99,7 +99,7 @@ def render(spec: GroupSpec, prices: Prices, options: KubeOptions) -> dict[str, A
 
 
 def _workers(spec: GroupSpec, node: NodeType, options: KubeOptions) -> dict[str, Any]:
-    heap, store = sizing.node_memory(node.memory_bytes)
+    heap, store = task_memory.node_memory(node.memory_bytes)
     cpus = f"{int(node.vcpus * 1000 * _POD_SHARE)}m"
     template = _pod("ray-worker", cpus, int(node.memory_bytes * _POD_SHARE), options)
     template["spec"]["nodeSelector"] = {options.node_selector_key: node.name}

@@ -26,7 +26,7 @@ import yaml
 
 from deltacompact.base.errors import InputError, StoreError
 from deltacompact.base.wording import one_line
-from deltacompact.planning import sizing
+from deltacompact.planning.sizing import task_memory
 from deltacompact.storage.s3_access import S3Settings, aws_client
 from sessions.launchers import ray_jobs
 from sessions.launchers.launcher import GroupSpec, GroupStatus
@@ -63,7 +63,7 @@ class ClusterOptions:
 
 
 def render(template: Mapping[str, Any], spec: GroupSpec, prices: Prices, options: ClusterOptions) -> dict[str, Any]:
-    """cluster.yaml for one group of sessions: name, nodes, sizes by sizing.node_memory, and tags. Pure.
+    """cluster.yaml for one group of sessions: name, nodes, sizes by task_memory.node_memory, and tags. Pure.
 
     Raises ValueError for a node type without a price.
     """
@@ -77,14 +77,14 @@ def render(template: Mapping[str, Any], spec: GroupSpec, prices: Prices, options
         rendered["docker"]["image"] = options.image
     types = rendered["available_node_types"]
     head, worker = types["head"], types["worker"]
-    heap, store = sizing.node_memory(node.memory_bytes)
+    heap, store = task_memory.node_memory(node.memory_bytes)
     worker |= {"min_workers": spec.workers_initial, "max_workers": spec.workers_max}
     worker["resources"] = {"CPU": node.vcpus, "memory": heap, "object_store_memory": store}
     if not options.spot:
         worker["node_config"].pop("InstanceMarketOptions", None)
     for node_type, instance in ((head, head_node), (worker, node)):
         _set_node(node_type["node_config"], instance, spec, options)
-    shared = f"--shm-size={math.ceil(store / sizing.GIB) + 1}g"
+    shared = f"--shm-size={math.ceil(store / task_memory.GIB) + 1}g"
     docker = rendered["docker"]
     docker["run_options"] = [shared if "--shm-size" in option else option for option in docker["run_options"]]
     rendered["worker_start_ray_commands"] = [

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from deltacompact.base.settings import Settings
-from deltacompact.planning import sizing
 from deltacompact.planning.driver_work import capacity_of, driver_s
+from deltacompact.planning.sizing import task_memory
 from deltacompact.planning.statistics import PartitionStatistics
 from deltacompact.planning.within_memory import MEMORY_BYTES_MIN, within_memory
 from deltacompact.planning.work import Folding, WorkTerms, work_of
@@ -155,7 +155,7 @@ def resources_of(offer: Offer, nodes: int) -> Iterator[Resources]:
     as little at a time as fits.
     """
     memory, cpus, is_local = offer.node.memory_bytes, offer.node.vcpus, offer.executor == "local"
-    heap, store = sizing.node_memory(memory)
+    heap, store = task_memory.node_memory(memory)
     bound = max(MEMORY_BYTES_MIN, memory)
     if is_local:
         cpus = _divided(bound, cpus).slots

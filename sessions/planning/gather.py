@@ -22,7 +22,7 @@ from deltacompact.base.partitions import side_by_side
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.job import CompactionJob, PartitionWork, Request, plan_work, prepare
 from deltacompact.planning.plan import Capacity, CompactionPlan
-from deltacompact.planning.sizing import FIGURE_MEMORY_BYTES
+from deltacompact.planning.sizing.index_sizes import FIGURE_MEMORY_BYTES
 from deltacompact.planning.statistics import PartitionStatistics, statistics_of
 from deltacompact.planning.touched import UNKNOWN, Touched, touched
 from deltacompact.storage.objects import ObjectStore

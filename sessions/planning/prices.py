@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from deltacompact.planning import work
-from deltacompact.planning.sizing import FIGURE_MEMORY_BYTES, GIB
+from deltacompact.planning.sizing.index_sizes import FIGURE_MEMORY_BYTES
+from deltacompact.planning.sizing.task_memory import GIB
 
 DEFAULT = Path(__file__).parent / "prices.toml"
 X86 = "x86_64"

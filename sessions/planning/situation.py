@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from deltacompact.planning import sizing
+from deltacompact.planning.sizing import task_memory
 from deltacompact.planning.within_memory import MEMORY_BYTES_MIN
 from sessions.planning.expectation import FIRST_EXPECTATION, Expectation
 from sessions.planning.prices import Offer
@@ -32,7 +32,7 @@ class Wish:
         slots = min(on.slots, self.tasks_max or on.slots)
         memory = self.memory_per_task_bytes or on.memory_per_task_bytes
         if not on.shared_process:  # where each task claims its memory: see executors/claims.py
-            heap, _ = sizing.node_memory(on.node_memory_bytes)
+            heap, _ = task_memory.node_memory(on.node_memory_bytes)
             slots = min(slots, on.nodes * max(1, heap // memory))
         return replace(on, slots=slots, memory_per_task_bytes=memory, bound_bytes=on.bound_bytes * slots // on.slots)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from deltacompact.base.limits import LIMITS
 from deltacompact.base.wording import counted, size
 from deltacompact.iceberg.marks.finding import KEYS_PER_BUCKET
-from deltacompact.planning import sizing
+from deltacompact.planning.sizing import index_sizes, task_counts, task_memory
 from deltacompact.planning.statistics import PartitionStatistics
 from sessions.base.model import Choice
 from sessions.planning.reasons import PlanReason
@@ -65,14 +65,14 @@ def sizes_of(
     """The sizes of a session. `hash_buckets` and `rows_per_round` are those of the document, if it asks for some."""
     if isinstance(given, BranchStatistics):
         return _of_branch(given, on)
-    per_round = rows_per_round or sizing.round_rows_max(on.object_store_bytes, given.entry_bytes)
-    ends = sizing.rounds(given.delta_file_rows, per_round) or [0]
+    per_round = rows_per_round or index_sizes.round_rows_max(on.object_store_bytes, given.entry_bytes)
+    ends = index_sizes.rounds(given.delta_file_rows, per_round) or [0]
     starts = [0, *ends[:-1]]
     round_rows = max(sum(given.delta_file_rows[start:end]) for start, end in zip(starts, ends, strict=True))
     buckets = _hash_buckets(given, on, round_rows, hash_buckets)
     rehash = _rehash(given, buckets)
     adds_run = len(ends) == 1 and not rehash.value and _adds_run(given, on)
-    task_rows = sizing.task_rows(
+    task_rows = task_counts.task_rows(
         round_rows, on.slots, on.nodes, int(buckets.value), given.entry_bytes, on.memory_per_task_bytes, LIMITS
     )
     peak = _within(given, on, _peak_task_bytes(given, on, int(buckets.value), round_rows, task_rows, adds_run))
@@ -84,7 +84,7 @@ def sizes_of(
         adds_run,
         task_rows,
         peak,
-        sizing.TASK_BASE_BYTES + at_once * (peak - sizing.TASK_BASE_BYTES),
+        task_memory.TASK_BASE_BYTES + at_once * (peak - task_memory.TASK_BASE_BYTES),
         (buckets, rehash, _rounds(len(ends), round_rows, rows_per_round)),
     )
 
@@ -93,10 +93,10 @@ def _of_branch(given: BranchStatistics, on: Resources) -> SessionSizes:
     """A branch of an Iceberg table has no index. A task holds one bucket of deleted keys, or writes row groups."""
     buckets = max(1, math.ceil(given.key_rows / KEYS_PER_BUCKET))
     keys_bytes = math.ceil(given.key_rows / buckets) * _KEY_BYTES
-    reading = sizing.peak_task_bytes(0, 0, given.entry_bytes, given.read_bytes, LIMITS)
+    reading = task_memory.peak_task_bytes(0, 0, given.entry_bytes, given.read_bytes, LIMITS)
     peak = _within(given, on, reading + keys_bytes)
     at_once = on.slots if on.shared_process else 1
-    whole = sizing.TASK_BASE_BYTES + at_once * (peak - sizing.TASK_BASE_BYTES)
+    whole = task_memory.TASK_BASE_BYTES + at_once * (peak - task_memory.TASK_BASE_BYTES)
     return SessionSizes(buckets, False, 1, True, max(1, given.delta_rows), peak, whole, ())
 
 
@@ -104,7 +104,7 @@ def _within(given: PartitionStatistics, on: Resources, peak: int) -> int:
     """The peak of a task. A process that reads less keeps within its memory, unless single rows are too wide."""
     if not on.reads_less:
         return peak
-    undivided = sizing.TASK_BASE_BYTES + 4 * given.undivided_bytes
+    undivided = task_memory.TASK_BASE_BYTES + 4 * given.undivided_bytes
     return min(peak, max(on.memory_per_task_bytes, undivided))
 
 
@@ -115,11 +115,11 @@ def _hash_buckets(given: PartitionStatistics, on: Resources, round_rows: int, as
     foldable = _foldable(given, on, round_rows)
     if given.index and given.index.hash_buckets >= foldable:
         kept = given.index.hash_buckets
-        if not sizing.must_rehash(rows, kept, given.entry_bytes, memory):
+        if not index_sizes.must_rehash(rows, kept, given.entry_bytes, memory):
             return Choice("hash_buckets", kept, PlanReason.INHERITED, f"the index has {kept:,}, and each fits a task")
-    recommended = sizing.hash_bucket_count(rows, given.entry_bytes, memory)
+    recommended = index_sizes.hash_bucket_count(rows, given.entry_bytes, memory)
     count = max(recommended, foldable)
-    if count > math.ceil(rows / sizing.rows_per_bucket(given.entry_bytes, memory)) and count == recommended:
+    if count > math.ceil(rows / index_sizes.rows_per_bucket(given.entry_bytes, memory)) and count == recommended:
         text = f"{rows:,} rows are few: as many buckets as keep a machine busy"
         return Choice("hash_buckets", count, PlanReason.SMALL_TABLE, text)
     text = f"a bucket of {rows // count:,} entries takes half of a task's {size(memory)}"
@@ -128,8 +128,8 @@ def _hash_buckets(given: PartitionStatistics, on: Resources, round_rows: int, as
 
 def _foldable(given: PartitionStatistics, on: Resources, round_rows: int) -> int:
     """The least number of hash buckets with which a task can fold what one round brings to one bucket."""
-    free = on.memory_per_task_bytes - sizing.TASK_BASE_BYTES - 4 * LIMITS.chunk_entries * given.entry_bytes
-    return math.ceil(round_rows * given.entry_bytes * sizing.DEDUPE_COPIES / free) if free > 0 else 1
+    free = on.memory_per_task_bytes - task_memory.TASK_BASE_BYTES - 4 * LIMITS.chunk_entries * given.entry_bytes
+    return math.ceil(round_rows * given.entry_bytes * task_memory.DEDUPE_COPIES / free) if free > 0 else 1
 
 
 def _rehash(given: PartitionStatistics, buckets: Choice) -> Choice:
@@ -166,7 +166,9 @@ def _adds_run(given: PartitionStatistics, on: Resources) -> bool:
         return False
     first, *above = index.runs
     masks = index.mask_bytes + given.base_rows // 8
-    return sizing.adds_run(first, above, given.delta_rows, masks, given.entry_bytes, on.memory_per_task_bytes, LIMITS)
+    return index_sizes.adds_run(
+        first, above, given.delta_rows, masks, given.entry_bytes, on.memory_per_task_bytes, LIMITS
+    )
 
 
 def _peak_task_bytes(
@@ -174,10 +176,12 @@ def _peak_task_bytes(
 ) -> int:
     pointed = given.delta_rows + (0 if adds_run or not given.index else given.index.entries)
     tasks = math.ceil(round_rows / task_rows)
-    returns = 1 if sizing.exchanges_in_files(pointed, on.nodes, on.object_store_bytes, LIMITS) else on.nodes
+    returns = 1 if task_counts.exchanges_in_files(pointed, on.nodes, on.object_store_bytes, LIMITS) else on.nodes
     groups = max(
-        sizing.bucket_groups(buckets, round_rows, on.slots, on.nodes, tasks, LIMITS, returns),
-        sizing.pointer_groups(pointed, buckets, on.memory_per_task_bytes),
+        task_counts.bucket_groups(buckets, round_rows, on.slots, on.nodes, tasks, LIMITS, returns),
+        task_counts.pointer_groups(pointed, buckets, on.memory_per_task_bytes),
     )
     bucket_rows, pointer_rows = math.ceil(round_rows / buckets), math.ceil(pointed / groups)
-    return sizing.peak_task_bytes(task_rows, bucket_rows, given.entry_bytes, given.read_bytes, LIMITS, pointer_rows)
+    return task_memory.peak_task_bytes(
+        task_rows, bucket_rows, given.entry_bytes, given.read_bytes, LIMITS, pointer_rows
+    )

@@ -23,7 +23,7 @@ from benchmarks.matrix import table as data
 from benchmarks.matrix.bills import bill_of
 from benchmarks.matrix.cluster import ClusterSpec, render
 from benchmarks.matrix.points import JobRun, Matrix, Point, keep, kept, recommended_buckets
-from deltacompact.planning.sizing import FIGURE_MEMORY_BYTES
+from deltacompact.planning.sizing.index_sizes import FIGURE_MEMORY_BYTES
 from deltacompact.storage.opening import open_store
 from sessions.planning.prices import read_prices
 

@@ -10,7 +10,7 @@ from measured_runs import AT_ONCE, BYTES_PER_S, CPU_RATIO, LATENCY_S, RATES, mea
 from benchmarks.rates import Network, behind, network_of, rates_of
 from benchmarks.throughput import predict
 from deltacompact.planning.driver_work import CompactionWork, capacity_of
-from deltacompact.planning.sizing import GIB
+from deltacompact.planning.sizing.task_memory import GIB
 
 HERE = capacity_of(1, 2, 16 * GIB)
 

@@ -1,4 +1,4 @@
-"""How long a session takes on a cluster: arithmetic over measured rates and sizing.py."""
+"""How long a session takes on a cluster: arithmetic over measured rates and planning.sizing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.throughput import Rates, predict
 from deltacompact import Settings
 from deltacompact.planning.driver_work import CompactionWork, capacity_of
 from deltacompact.planning.plan import Capacity
-from deltacompact.planning.sizing import GIB
+from deltacompact.planning.sizing.task_memory import GIB
 
 TIB = 1 << 40
 HERE = capacity_of(1, 2, 16 * GIB)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from deltacompact.planning import sizing
+from deltacompact.planning.sizing import index_sizes, task_memory
 
 PATH = Path(__file__).parents[2] / "cluster.yaml"
 
@@ -30,10 +30,10 @@ def test_ray_accepts_it(config: dict[str, Any]) -> None:
 
 def test_workers_have_the_memory_that_buckets_are_sized_for(config: dict[str, Any]) -> None:
     worker = config["available_node_types"]["worker"]
-    cpus, memory_bytes = worker["resources"]["CPU"], 128 * sizing.GIB
+    cpus, memory_bytes = worker["resources"]["CPU"], 128 * task_memory.GIB
     assert worker["node_config"]["InstanceType"] == "r6in.4xlarge"
-    assert memory_bytes / cpus == sizing.FIGURE_MEMORY_BYTES
-    planned = sizing.node_memory(memory_bytes)
+    assert memory_bytes / cpus == index_sizes.FIGURE_MEMORY_BYTES
+    planned = task_memory.node_memory(memory_bytes)
     assert (worker["resources"]["memory"], worker["resources"]["object_store_memory"]) == planned
     (start,) = [command for command in config["worker_start_ray_commands"] if "ray start" in command]
     given = {name: int(value) for name, value in re.findall(r"--(memory|object-store-memory)=(\d+)", start)}

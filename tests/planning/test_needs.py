@@ -15,11 +15,12 @@ from hand_made import CAPACITY, MIB, file, planned, upsert
 from deltacompact.base.data_file import DataFile
 from deltacompact.base.model import ContentType
 from deltacompact.base.settings import Options
-from deltacompact.planning import sizing
 from deltacompact.planning.lanes import Claim, Lane
 from deltacompact.planning.needs import Needs
 from deltacompact.planning.plan import Capacity
-from deltacompact.planning.sizing import EXCHANGE_BYTES, KEPT_BY_HEAPS, TASK_BASE_BYTES
+from deltacompact.planning.sizing import task_memory
+from deltacompact.planning.sizing.task_counts import EXCHANGE_BYTES
+from deltacompact.planning.sizing.task_memory import KEPT_BY_HEAPS, TASK_BASE_BYTES
 
 GIB = 1 << 30
 
@@ -35,7 +36,7 @@ def test_wide_rows_take_more_memory_and_a_row_takes_no_more_than_all_rows_of_its
     unknown = needed(file(1000, MIB))
     known = needed(file(1000, MIB, decoded_bytes=2 * MIB))
     assert fixed.read_bytes == known.read_bytes - 6 * MIB == 4 * MIB
-    assert unknown.read_bytes == sizing.ROW_BYTES_MAX * sizing.ROW_COPIES / 4
+    assert unknown.read_bytes == task_memory.ROW_BYTES_MAX * task_memory.ROW_COPIES / 4
     assert fixed.peak_bytes <= known.peak_bytes < unknown.peak_bytes
     blobs = {"decoded_bytes": 1200 * MIB, "group_bytes": 30 * MIB}
     assert needed(file(120, 1200 * MIB, **blobs)).read_bytes == 150 * MIB, "three may be as wide as one"

@@ -15,11 +15,11 @@ from hand_made import CAPACITY, MIB, SCHEMA, delete, file, index_of, planned, up
 from deltacompact.base.errors import InputError, SchemaError
 from deltacompact.base.model import OperationType
 from deltacompact.base.settings import Options
-from deltacompact.planning import sizing
 from deltacompact.planning.needs import Needs
 from deltacompact.planning.plan import CompactionPlan, Round
 from deltacompact.planning.planner import FILE_NUMBER_MAX, AdoptedSizes
 from deltacompact.planning.planner import plan as make_plan
+from deltacompact.planning.sizing import index_sizes
 
 BASE = file(1_000_000, 300 * MIB, number=14)
 
@@ -110,7 +110,9 @@ def test_later_compactions_keep_the_buckets_until_one_outgrows_a_task() -> None:
     outgrown = planned([BASE], [upsert(file(100_000_000))])
     assert outgrown.rehash and outgrown.hash_bucket_count > 1
     rows_of_a_bucket = outgrown.pointed_rows / outgrown.hash_bucket_count
-    assert rows_of_a_bucket <= sizing.rows_per_bucket(outgrown.encoding.entry_bytes, CAPACITY.memory_per_task_bytes)
+    assert rows_of_a_bucket <= index_sizes.rows_per_bucket(
+        outgrown.encoding.entry_bytes, CAPACITY.memory_per_task_bytes
+    )
 
 
 def test_a_small_change_of_a_large_table_adds_a_run_to_the_index() -> None:

@@ -15,7 +15,7 @@ from deltacompact.executors.local import LocalExecutor
 from deltacompact.iceberg.marks.finding import KEY_BYTES, Sizes
 from deltacompact.planning.lanes import Lane
 from deltacompact.planning.needs import Needs
-from deltacompact.planning.sizing import TASK_BASE_BYTES
+from deltacompact.planning.sizing.task_memory import TASK_BASE_BYTES
 from deltacompact.planning.within_memory import MEMORY_BYTES_MIN, within_memory
 
 GIB = 1 << 30

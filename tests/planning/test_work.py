@@ -9,7 +9,7 @@ from deltacompact.base.settings import Options
 from deltacompact.job import Request, plan_work, prepare
 from deltacompact.planning.driver_work import capacity_of
 from deltacompact.planning.plan import CompactionPlan
-from deltacompact.planning.sizing import GIB
+from deltacompact.planning.sizing.task_memory import GIB
 from deltacompact.planning.work import WorkTerms, expected_s, work_of_plan
 from deltacompact.storage.memory import MemoryStore
 

@@ -35,7 +35,7 @@ from deltacompact.planning import lanes as lanes_module
 from deltacompact.planning.lanes import Claim, Lane, Room, admitted, lanes, rooms, sessions_at_once
 from deltacompact.planning.needs import Needs
 from deltacompact.planning.plan import Capacity
-from deltacompact.planning.sizing import SESSION_BYTES, TASK_BASE_BYTES
+from deltacompact.planning.sizing.task_memory import SESSION_BYTES, TASK_BASE_BYTES
 from deltacompact.session.side_by_side import ClaimedRun, run_side_by_side
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.storage.objects import Fetches

@@ -26,8 +26,8 @@ from deltacompact.layout.prospect import Prospect, foreseen, outlooks
 from deltacompact.layout.reads import columns_asked
 from deltacompact.layout.simulation import Arrival
 from deltacompact.layout.value_ranges import joined
-from deltacompact.planning import sizing
 from deltacompact.planning.simulated import PolicyOutcome, check_count, simulated
+from deltacompact.planning.sizing import file_sizes
 from deltacompact.planning.worth import with_gain
 
 OPTIONS = Options()
@@ -117,7 +117,7 @@ def simulated_streams(
     schema = examined.schema([column.name for column in by])
     boxes = prospect_now(examined.ranged(schema), schema).files
     arrivals = [Arrival(arrived.came_s, arrived.file.bytes) for arrived in examined.files]
-    target = sizing.target_file_bytes(examined.bytes // len(examined.partitions))
+    target = file_sizes.target_file_bytes(examined.bytes // len(examined.partitions))
     return simulated(boxes, arrivals, collected.reads, by, target, depths)
 
 

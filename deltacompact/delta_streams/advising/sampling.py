@@ -21,7 +21,7 @@ from deltacompact.layout.prospect import PartitionSample, Prospect
 from deltacompact.layout.row_look import RowLook
 from deltacompact.layout.spread import spread
 from deltacompact.layout.value_ranges import column_bounds, joined, with_rows
-from deltacompact.planning import sizing
+from deltacompact.planning.sizing import file_sizes
 from deltacompact.storage.cold_classes import cold_among
 from deltacompact.tabular import schemas
 from deltacompact.tabular.files import Part, read_each
@@ -96,11 +96,11 @@ def _sample(
 ) -> PartitionSample:
     """The sample of a partition. `files`: all its files; `seen`: the sampled rows."""
     rows, size = sum(ranged.file.live_rows for ranged in files), sum(ranged.file.bytes for ranged in files)
-    rows_max, target = int(options.rows_per_compacted_file * sizing.FULL), sizing.target_file_bytes(size)
+    rows_max, target = int(options.rows_per_compacted_file * file_sizes.FULL), file_sizes.target_file_bytes(size)
     return PartitionSample(
         pa.concat_tables([columns.empty_table(), *seen]),
         rows,
-        sizing.output_files(rows, size, rows_max, target, LIMITS),
+        file_sizes.output_files(rows, size, rows_max, target, LIMITS),
     )
 
 

@@ -43,7 +43,7 @@ from deltacompact.iceberg.key_index.terms import Terms
 from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID
-from deltacompact.planning import sizing
+from deltacompact.planning.sizing import index_sizes, task_counts
 
 PROPERTY = "deltacompact.key-index.enabled"
 BLOCK_ENTRIES = 16_384
@@ -152,7 +152,7 @@ class KeyIndexes:
     def buckets(self, rows: int, order: Order) -> int:
         """The number of buckets for `rows` entries, so that a task can hold one bucket."""
         memory = self.tasks.executor.capacity.memory_per_task_bytes
-        return sizing.hash_bucket_count(rows, order.entry_bytes * COPIES, memory, self.limits)
+        return index_sizes.hash_bucket_count(rows, order.entry_bytes * COPIES, memory, self.limits)
 
     def _run(
         self,
@@ -174,7 +174,9 @@ class KeyIndexes:
         memory = capacity.memory_per_task_bytes
         buckets = self.buckets(rows, order)
         nodes = len(capacity.node_slots)
-        rows_max = sizing.task_rows(new_rows, capacity.slots, nodes, buckets, order.entry_bytes, memory, self.limits)
+        rows_max = task_counts.task_rows(
+            new_rows, capacity.slots, nodes, buckets, order.entry_bytes, memory, self.limits
+        )
         name = uuid.uuid4().hex
         entries = [
             EnterTask(

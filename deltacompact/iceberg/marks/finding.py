@@ -50,7 +50,7 @@ from deltacompact.iceberg.table.parquet_files import StoredFile, by_field_id
 from deltacompact.iceberg.table.partition_values import constant_of
 from deltacompact.iceberg.table.row_lineage import has_lineage, lineage_of, with_lineage
 from deltacompact.iceberg.table.table_state import Scope, scope_of
-from deltacompact.planning.sizing import TASK_BASE_BYTES
+from deltacompact.planning.sizing.task_memory import TASK_BASE_BYTES
 
 KEYS_PER_BUCKET, KEY_BYTES = 2_000_000, 100
 """Deleted keys of a hash bucket, and bytes of each in memory. A searching task holds one bucket at a time."""

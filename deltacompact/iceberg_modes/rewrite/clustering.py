@@ -33,7 +33,7 @@ from deltacompact.iceberg_modes.rewrite.routing import RouteTask, route, route_h
 from deltacompact.iceberg_modes.rewrite.shares import PartitionShare
 from deltacompact.index.number_blocks import NUMBERED_ROWS_MAX
 from deltacompact.layout.document import Layout
-from deltacompact.planning import sizing
+from deltacompact.planning.sizing import layout_sizes
 from deltacompact.steps.materialize import MaterializeTask
 from deltacompact.steps.routed_runs import CellRun
 from deltacompact.tabular.row_groups import WriteOptions
@@ -111,7 +111,7 @@ class Clusterer:
         for share, planted in zip(shares, self._planted(shares), strict=True):
             routing = _RoutedShare(share, planted.layout, planted.row_bytes, self._leaves(share, planted))
             tasks = list(self._route_tasks(routing))
-            is_held = routing.decoded_bytes <= left and len(tasks) * len(routing.leaves) <= sizing.HELD_VALUES_MAX
+            is_held = routing.decoded_bytes <= left and len(tasks) * len(routing.leaves) <= layout_sizes.HELD_VALUES_MAX
             left -= routing.decoded_bytes if is_held else 0.0
             begun.append((routing, is_held, tasks))
         held = iter(self._held([(routing, task) for routing, is_held, tasks in begun if is_held for task in tasks]))
@@ -163,7 +163,7 @@ class Clusterer:
     def _route_tasks(self, routing: _RoutedShare) -> Iterator[RouteTask]:
         share = routing.share
         memory = self.tasks.executor.capacity.memory_per_task_bytes
-        each = sizing.held_rows(share.rows, routing.row_bytes, self.tasks.slots, memory, self.limits)
+        each = layout_sizes.held_rows(share.rows, routing.row_bytes, self.tasks.slots, memory, self.limits)
         starts = tuple(accumulate((part.cells for part in routing.parts), initial=0))
         for task, slices in enumerate(in_slices(share.slices, each)):
             live, path = share.live(slices, share.columns, self.limits), f"{self.folder}routed-{share.name}-{task}"

@@ -52,7 +52,7 @@ from deltacompact.iceberg_modes.upsert.scattering import (
 )
 from deltacompact.index.keys import Encoding, resolve_encoding
 from deltacompact.index.sort_widths import measured_file
-from deltacompact.planning import sizing
+from deltacompact.planning.sizing import index_sizes, task_counts
 from deltacompact.steps.hash_bucket import SourceSlice, slices
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import column_types
@@ -221,15 +221,15 @@ class KeyComparison:
         order = self._order(self._measured([file for file in files if file.live_rows]))
         memory = self._executor.capacity.memory_per_task_bytes
         buckets = max(
-            sizing.hash_bucket_count(live_rows, order.entry_bytes, memory, self._limits),
-            sizing.compared_buckets(live_rows, order.entry_bytes, memory),
+            index_sizes.hash_bucket_count(live_rows, order.entry_bytes, memory, self._limits),
+            index_sizes.compared_buckets(live_rows, order.entry_bytes, memory),
         )
         return order, self._scattered(files, order, buckets, live_rows), buckets
 
     def _scattered(self, files: Sequence[DataFile], order: Order, buckets: int, rows: int) -> Scattered:
         """Runs the scatter tasks. Their files follow each other in the order of the rows."""
         capacity = self._executor.capacity
-        rows_max = sizing.task_rows(
+        rows_max = task_counts.task_rows(
             rows,
             capacity.slots,
             len(capacity.node_slots),
@@ -277,7 +277,7 @@ class KeyComparison:
 
     def _groups(self, first_rows: npt.NDArray[np.int64]) -> tuple[range, ...]:
         """Ranges of ordinals. A gathering task can hold the rows of one range."""
-        memory = self._executor.capacity.memory_per_task_bytes * sizing.POINTERS_SHARE_OF_MEMORY
+        memory = self._executor.capacity.memory_per_task_bytes * task_counts.POINTERS_SHARE_OF_MEMORY
         rows_max = max(self._limits.task_rows_min, int(memory / GATHERED_ROW_BYTES))
         rows = np.diff(first_rows).tolist()
         batches = batched(range(len(rows)), rows.__getitem__, rows_max)

@@ -14,7 +14,7 @@ from kube_api import KubeApi, refusals
 from kube_groups import OPTIONS, PRICES, STATE, api, group, launcher  # noqa: F401
 
 from deltacompact.base.errors import StoreError
-from deltacompact.planning import sizing
+from deltacompact.planning.sizing import task_memory
 from sessions.base.exits import EXIT_AGAIN, EXIT_ENDED
 from sessions.base.troubles import Cause
 from sessions.cli.clusters import Clusters
@@ -53,7 +53,7 @@ def test_one_cluster_that_is_never_tried_again_and_goes_away() -> None:
     cluster = spec["rayClusterSpec"]
     assert cluster["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
     (workers,) = cluster["workerGroupSpecs"]
-    heap, store = sizing.node_memory(PRICES.node("r6in.4xlarge").memory_bytes)
+    heap, store = task_memory.node_memory(PRICES.node("r6in.4xlarge").memory_bytes)
     assert workers["rayStartParams"] == {"num-cpus": "16", "memory": str(heap), "object-store-memory": str(store)}
     limit = int(workers["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"])
     assert limit == heap + store, "the pod has what tasks and object store are planned to take"

@@ -18,7 +18,7 @@ from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.base.settings import Options
 from deltacompact.executors.claims import RayNode, TaskClaim
 from deltacompact.job import Request
-from deltacompact.planning import sizing
+from deltacompact.planning.sizing import index_sizes, task_memory
 from deltacompact.planning.statistics import IndexStatistics, PartitionStatistics
 from deltacompact.planning.touched import UNKNOWN
 from deltacompact.planning.within_memory import MEMORY_BYTES_MIN, within_memory
@@ -40,7 +40,7 @@ from sessions.planning.situation import Situation, Wish
 from sessions.planning.starts import StartStore
 from sessions.records.swapping import SwappedRecords
 
-GIB = sizing.GIB
+GIB = task_memory.GIB
 PRICES = read_prices()
 HERE = offers_here(2, 24 * GIB)
 CLUSTERS = offers_of_clusters(PRICES, "ray_cluster", 250)
@@ -177,7 +177,7 @@ def test_every_plan_fits_memory_or_says_that_nothing_does(
     if one.index and one.index.hash_buckets == plan.hash_bucket_count:
         assert not plan.rehash
         memory = plan.memory_per_task_bytes
-        assert not sizing.must_rehash(one.entries, plan.hash_bucket_count, one.entry_bytes, memory)
+        assert not index_sizes.must_rehash(one.entries, plan.hash_bucket_count, one.entry_bytes, memory)
 
 
 @given(statistics(), offers(), slas)
@@ -318,7 +318,7 @@ def test_rehash_above_90_percent_of_a_tasks_memory_to_half(entries: int, rehash:
     (text,) = [choice.text for choice in plan.choices if choice.what == "rehash"]
     assert rehash or text == "1 bucket still fits"
     if rehash:
-        half = sizing.rows_per_bucket(32, plan.memory_per_task_bytes)
+        half = index_sizes.rows_per_bucket(32, plan.memory_per_task_bytes)
         assert one.entries / plan.hash_bucket_count <= half
         assert "rehash" in plan.stage_s
 
@@ -361,7 +361,7 @@ def test_workers_that_run_few_large_tasks_are_waited_for_by_their_cpus() -> None
     node = next(offer.node for offer in CLUSTERS if offer.node.name == plan.node_type)
     assert plan.slots < node.vcpus * plan.workers_max and reason(plan, "memory") == PlanReason.MEMORY
     told = Settings(**settings_of(plan))
-    heap, _ = sizing.node_memory(node.memory_bytes)
+    heap, _ = task_memory.node_memory(node.memory_bytes)
     nodes = [RayNode(str(number), node.vcpus, heap) for number in range(plan.workers_max)]
     claim = TaskClaim.of(nodes, told.concurrent_tasks, told.memory_per_task_bytes)
     assert told.ray_cpus == node.vcpus * plan.workers_initial
@@ -381,7 +381,7 @@ def test_the_most_workers_that_may_be_are_considered() -> None:
 def test_a_document_that_asks_for_large_tasks_gets_as_many_as_fit() -> None:
     plan = planned(BIG, Wish(memory_per_task_bytes=32 * GIB), Situation(CLUSTERS, {}))
     node = next(offer.node for offer in CLUSTERS if offer.node.name == plan.node_type)
-    assert plan.slots == plan.workers_max * max(1, sizing.node_memory(node.memory_bytes)[0] // (32 * GIB))
+    assert plan.slots == plan.workers_max * max(1, task_memory.node_memory(node.memory_bytes)[0] // (32 * GIB))
 
 
 def test_input_beyond_the_object_store_takes_rounds() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from sessions_records import job_run
 
-from deltacompact.planning import sizing
+from deltacompact.planning.sizing import task_memory
 from deltacompact.planning.statistics import IndexStatistics, PartitionStatistics
 from sessions.base.model import Estimate, JobRun
 from sessions.events.due import events_of_job_run
@@ -21,7 +21,7 @@ from sessions.planning.reasons import PlanReason
 from sessions.planning.remedies import PARTITIONS_MAX, cpus_needed, larger, not_promised, plan_with_remedy
 from sessions.planning.situation import Situation, Wish
 
-HERE = Situation(offers_here(2, 24 * sizing.GIB)[:1], {}, sessions_max=2)
+HERE = Situation(offers_here(2, 24 * task_memory.GIB)[:1], {}, sessions_max=2)
 LARGE = PartitionStatistics(
     "orders", {"day": "1"}, (10**7,) * 8, 8 * 10**8, base_rows=10**8, base_bytes=10**10,
     index=IndexStatistics(64, (10**8,), 10**8),
