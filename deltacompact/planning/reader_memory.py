@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from deltacompact.base.data_file import DataFile
 from deltacompact.base.model import ContentType
+from deltacompact.planning.sizing import task_memory
 from deltacompact.tabular import formats
 
 
