@@ -100,6 +100,27 @@ def test_a_node_removes_what_would_grow_for_months():
     assert checked.returncode == 0, checked.stderr
 
 
+def token_that_a_node_reads(body: str) -> str:
+    """What the lines of the template's script make of an object that is there at their second look."""
+    loop = re.search(r"until DELTACOMPACT_TASK_TOKEN=.*?done\n", TEMPLATE.read_text(), re.DOTALL)[0]
+    script = f"""
+        set -uo pipefail
+        StateBucket=b StatePrefix=p/ node=i-1 there=
+        sleep() {{ there=yes; }}
+        aws() {{ [[ $there ]] && printf %s "$BODY"; }}
+        {loop}
+        printf %s "$DELTACOMPACT_TASK_TOKEN"
+    """
+    read = subprocess.run(["bash", "-c", script], env={**os.environ, "BODY": body}, text=True, capture_output=True)
+    assert read.returncode == 0, read.stderr
+    return read.stdout
+
+
+@pytest.mark.parametrize("body", ['"AQCk+/8="', "AQCk+/8="], ids=["written as JSON", "as it is"])
+def test_a_node_reads_its_task_token_without_the_quotes_of_json(body):
+    assert token_that_a_node_reads(body) == "AQCk+/8="
+
+
 def test_an_execution_ends_before_its_history_is_full():
     slot = json.loads(MACHINE.read_text())["States"]["Keep every slot"]["ItemProcessor"]["States"]
     (often,) = slot["Long enough?"]["Choices"]
@@ -147,8 +168,8 @@ class Nodes:
             if running and name not in self.processes:
                 with contextlib.suppress(self.s3.exceptions.NoSuchKey):
                     key = f"prod/nodes/{name}/task-token"
-                    token = self.s3.get_object(Bucket=self.bucket, Key=key)["Body"].read().decode()
-                    self.processes[name] = self.started(token)
+                    body = self.s3.get_object(Bucket=self.bucket, Key=key)["Body"].read().decode()
+                    self.processes[name] = self.started(token_that_a_node_reads(body))
                     self.subnets[name] = node["SubnetId"]
             if not running and name in self.processes and name not in self.unplugged:
                 self.processes[name].kill()
@@ -170,7 +191,10 @@ class Nodes:
 
 @pytest.fixture
 def step_functions(moto_endpoint, monkeypatch):
-    """moto's Step Functions, which really run state machines."""
+    """moto's Step Functions, which really run state machines. They write a text body as JSON, as those of AWS do."""
+    from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state_task_service_aws_sdk import (
+        StateTaskServiceAwsSdk,
+    )
     from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state_task_service_sfn import (
         StateTaskServiceSfn,
     )
@@ -183,7 +207,15 @@ def step_functions(moto_endpoint, monkeypatch):
         for name in list(parameters):
             parameters[name[0].lower() + name[1:]] = parameters.pop(name)
 
+    called = StateTaskServiceAwsSdk._eval_service_task
+
+    def with_a_body_of_json(self, env, resource_runtime_part, normalised_parameters, state_credentials):
+        if "Body" in normalised_parameters:
+            normalised_parameters["Body"] = json.dumps(normalised_parameters["Body"])
+        called(self, env, resource_runtime_part, normalised_parameters, state_credentials)
+
     monkeypatch.setattr(StateTaskServiceSfn, "_normalise_parameters", as_boto3_spells_them)
+    monkeypatch.setattr(StateTaskServiceAwsSdk, "_eval_service_task", with_a_body_of_json)
     monkeypatch.setenv("MOTO_PORT", moto_endpoint.rpartition(":")[2])
     monkeypatch.delenv("AWS_ENDPOINT_URL_S3", raising=False)  # state machines read the S3 beside them
     for really in (True, False):
