@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from deltacompact.session.driver import CompactionSession, PublishedSession
 
 PARTITIONS_PRINTED = 10
-"""So many of more partitions are printed one by one."""
+"""If there are more partitions, only this many are printed."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -1,7 +1,7 @@
-"""How long a plan is expected to take, and what it costs: pure, by the rates of planning/work.py.
+"""How long a plan is expected to take: pure, by the rates of planning/work.py.
 
     plan       40 M rows to search, 2 M deleted keys    on 8 slots
-    expected   3 s, 25 core-seconds; at 0.05 USD for a core and hour: 0.0004 USD
+    expected   25 core-seconds
 
 An estimate, no promise: the rates are those of one machine, and do not include waiting for a store.
 """

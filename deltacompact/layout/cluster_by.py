@@ -34,7 +34,7 @@ class ClusterColumn:
 
 
 def cluster_columns(said_by: str, value: Any) -> tuple[ClusterColumn, ...]:
-    """The columns in a text or a list. None if that is empty: rows are not clustered. Errors name `said_by`.
+    """The columns in a text or a list. () if that is empty: rows are not clustered. Errors name `said_by`.
 
     Raises InputError for more than four columns, for a column that comes twice, and for a weight that is not a number
     above 0.

@@ -62,7 +62,10 @@ def overlapping(boxes: Boxes, of: Ranks | None = None) -> FileMask:
 
 
 def _alike(low: _Ranges, high: _Ranges, of: Ranks | None) -> Ranks:
-    """For each file, the first of one and the same value and number: these do not overlap, and all overlap the same."""
+    """For each file, the first file that holds the same single value, in a partition of the same number.
+
+    Files with one value do not overlap each other, and overlap the same others. So one of them is enough.
+    """
     alike = np.arange(low.shape[1])
     points = np.flatnonzero((low == high).all(axis=0))
     values = low[:, points] if of is None else np.vstack([low[:, points], of[points]])

@@ -2,7 +2,7 @@
 
     write      40 M rows of 60 stored bytes                                 a rewrite that keeps their order
     arrange    the same, sent to their places first and read there again    a rewrite that clusters or sorts them
-    expected   3 s, 25 core-seconds; at 0.05 USD for a core and hour: 0.0004 USD
+    expected   25 core-seconds
 
 This is an estimate: the rates are those of one machine, without the time to wait for a store.
 """

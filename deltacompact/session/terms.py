@@ -1,4 +1,4 @@
-"""By what the sessions of a table compact, and the plan that a partition's session makes of it.
+"""The keys and options of a table's sessions, and how a partition's plan is made from them.
 
 keys id, sort by version        f2 lacks the longest value of `version`: its column is read
 snapshot, index, capacity       the plan; a column that Parquet cannot hold is refused before any work

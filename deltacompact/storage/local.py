@@ -89,7 +89,7 @@ class LocalStore:
     def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectStat]:
         """Files may come and go during a listing. If every listed file is gone, list again: others may replace them.
 
-        The same names twice, and still no file behind any: those are broken links.
+        If two listings give the same names and no file exists, the names are broken links.
         """
         seen: Sequence[str] = []
         there = False

@@ -304,7 +304,9 @@ def _opened(store: ObjectStore, path: str) -> dict[str, Any]:
     try:
         document = json.loads(store.get(path))
         body: dict[str, Any] = document["body"]
-        if document["format"] != 1 or not is_whole(document, "body"):
+        if document["format"] != 1:
+            raise ValueError(f"its format is {document['format']!r}, and this version knows 1")
+        if not is_whole(document, "body"):
             raise ValueError("its SHA-256 differs")
     except (ValueError, KeyError, TypeError) as error:
         raise UntrustedError(f"{path} is damaged: {error}") from error
