@@ -20,8 +20,8 @@ from deltacompact.base.notebooks import UsersWords
 from deltacompact.layout.reads import HALF_LIFE_S, Read, decay, heat_of
 
 SOURCES_MAX = 100_000
-"""A document of so many sources has 4.5 MB. Beyond that the oldest are forgotten. If one of these is given again, its reads
-count again."""
+"""A document of so many sources has 4.5 MB. Beyond that the oldest are forgotten. If one of these is given again, its
+reads count again."""
 FORGOTTEN_AFTER_S = 8 * HALF_LIFE_S
 LEAST = 0.001
 """In reads: colder columns are forgotten."""

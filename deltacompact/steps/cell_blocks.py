@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -61,6 +61,33 @@ class HeldBlock:
 
 HeldParts = list[list[HeldBlock]]
 """The blocks of each part of a leaf, in the order of the rows."""
+
+
+class HeldRows:
+    """Rows in memory, as blocks of parts, until the tasks that write files take them.
+
+    `starts`: the first cell of each part, and the end of the last.
+    """
+
+    def __init__(self, starts: Sequence[int]) -> None:
+        self._starts = starts
+        self._parts: HeldParts = [[] for _ in range(len(starts) - 1)]
+
+    def add(self, rows: pa.Table, cells: npt.NDArray[np.integer], counts: Numbers) -> None:
+        """Divide rows of these cells among the parts. `counts` has the number of rows of each cell."""
+        for blocks, (table, of_cells) in zip(self._parts, by_part(rows, cells, counts, self._starts), strict=True):
+            if table is not None:
+                blocks.append(HeldBlock(table, of_cells))
+
+    def of_leaves(self, parts: Sequence[int]) -> Iterator[HeldParts]:
+        """The blocks of each leaf. `parts`: how many parts each leaf has."""
+        for first, stop in pairwise(accumulate(parts, initial=0)):
+            yield self._parts[first:stop]
+
+    @property
+    def rows(self) -> Numbers:
+        """The number of rows of each part."""
+        return np.array([sum(block.rows for block in blocks) for blocks in self._parts], np.int64)
 
 
 def by_part(

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +20,7 @@ import pyarrow as pa
 from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.layout.order import Numbers
 from deltacompact.layout.split_tree import SplitTree
-from deltacompact.steps.cell_blocks import HeldBlock, HeldParts, by_part
+from deltacompact.steps.cell_blocks import HeldParts, HeldRows
 from deltacompact.steps.live_ranges import LiveRanges, loads
 from deltacompact.steps.routed_runs import CellRun, write_run
 from deltacompact.steps.shuffle import StoredGroups, stored
@@ -78,16 +77,9 @@ def route_held(
     store: ObjectStore, task: RouteTerms, live: LiveRanges, path_of: Callable[[], str]
 ) -> Iterator[HeldParts | RoutedRows]:
     """Route the rows into blocks in memory: yields the parts of each leaf, then the RoutedRows."""
-    parts: HeldParts = [[] for _ in range(len(task.starts) - 1)]
-
-    def held(rows: pa.Table, cells: Cells, counts: Numbers) -> None:
-        for part, (table, of_cells) in enumerate(by_part(rows, cells, counts, task.starts)):
-            if table is not None:
-                parts[part].append(HeldBlock(table, of_cells))
-
-    routed = _routed(store, task, live, path_of, held)
-    for first, stop in pairwise(accumulate(task.leaves, initial=0)):
-        yield parts[first:stop]
+    held = HeldRows(task.starts)
+    routed = _routed(store, task, live, path_of, held.add)
+    yield from held.of_leaves(task.leaves)
     yield routed
 
 

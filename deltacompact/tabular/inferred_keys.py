@@ -27,7 +27,7 @@ from deltacompact.tabular import column_types, schemas
 from deltacompact.tabular.text_types import time_type
 
 _PADDED = r"^[-+]?0[0-9]|^[^eE]*\.[0-9]+0$"
-"""Texts of numbers that have a shorter text: 007, 1.10. 1.0 is not among them, because other programs write 1 as 1.0."""
+"""Texts of numbers that have a shorter text: 007, 1.10. Not 1.0, because other programs write 1 as 1.0."""
 
 _WHOLE = r"^(0|-?[1-9][0-9]{0,37})$"
 """The usual text of a whole number. Others are 0x7, -0, and 7 with blanks."""

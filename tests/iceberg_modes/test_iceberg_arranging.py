@@ -24,9 +24,9 @@ from deltacompact.base.settings import Settings
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg_modes.rewrite import planting
-from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement, ClusterBy, SortBy
 from deltacompact.iceberg_modes.rewrite.arranging import arrange
 from deltacompact.iceberg_modes.rewrite.clustering import Clusterer
+from deltacompact.iceberg_modes.rewrite.row_order import ClusterBy, RowOrder, SortBy
 from deltacompact.iceberg_modes.rewrite.shares import PartitionShare
 from deltacompact.index.live_bitmaps import write_masks
 from deltacompact.index.number_blocks import read_numbers
@@ -52,7 +52,7 @@ def with_ids(rows: pa.Table) -> pa.Table:
 
 def arranged(
     rows: pa.Table,
-    by: Arrangement,
+    by: RowOrder,
     lives: np.ndarray | None = None,
     inputs: int = 3,
     files: int = 3,

@@ -16,11 +16,11 @@ from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import Limits, ReadLimits
 from deltacompact.base.model import ContentType
 from deltacompact.base.numbers import UNNUMBERED, Ordinal
-from deltacompact.iceberg_modes.rewrite.arrangement import ClusterBy
 from deltacompact.iceberg_modes.rewrite.arranging import ArrangeTask, LeafPart, Routed, Unrouted, arrange
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, Slice
 from deltacompact.iceberg_modes.rewrite.planting import PlantTask, look, plant
 from deltacompact.iceberg_modes.rewrite.routing import RouteTask, route
+from deltacompact.iceberg_modes.rewrite.row_order import ClusterBy
 from deltacompact.index.live_bitmaps import write_masks
 from deltacompact.layout.cluster_by import ClusterColumn
 from deltacompact.storage.memory import MemoryStore

@@ -27,10 +27,10 @@ from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import Limits
 from deltacompact.base.numbers import UNNUMBERED
-from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement, SortBy
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, live_tables, numbers_writer
 from deltacompact.iceberg_modes.rewrite.planting import PlantTask, grown, look
 from deltacompact.iceberg_modes.rewrite.routing import RouteTask, read_blocks, route, written_run
+from deltacompact.iceberg_modes.rewrite.row_order import RowOrder, SortBy
 from deltacompact.layout.cutting_ranges import cut_ranges
 from deltacompact.layout.document import Layout
 from deltacompact.layout.order import Numbers
@@ -111,7 +111,7 @@ class ArrangeTask:
 
     source: Routed | Unrouted
     numbers_path: str | None
-    by: Arrangement
+    by: RowOrder
     keys: tuple[Key, ...]
     rows: int
     columns: pa.Schema

@@ -25,11 +25,11 @@ from deltacompact.base.limits import Limits
 from deltacompact.executors.executor import Handle
 from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.metadata import TableMetadata
-from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement
 from deltacompact.iceberg_modes.rewrite.arranging import ArrangeTask, LeafPart, Routed, Unrouted, parts_of_leaf
 from deltacompact.iceberg_modes.rewrite.live_slices import in_slices
 from deltacompact.iceberg_modes.rewrite.planting import Planted, PlantTask, look, plant
 from deltacompact.iceberg_modes.rewrite.routing import RouteTask, route, route_held
+from deltacompact.iceberg_modes.rewrite.row_order import RowOrder
 from deltacompact.iceberg_modes.rewrite.shares import PartitionShare
 from deltacompact.index.number_blocks import NUMBERED_ROWS_MAX
 from deltacompact.layout.document import Layout
@@ -74,7 +74,7 @@ class Clusterer:
 
     tasks: Tasks
     metadata: TableMetadata
-    by: Arrangement
+    by: RowOrder
     options: WriteOptions
     limits: Limits
     run_bytes: int

@@ -27,10 +27,10 @@ from deltacompact.iceberg.layout_memory import LayoutRun, came_since, layouts_of
 from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.table_state import TableState
-from deltacompact.iceberg_modes.rewrite.arrangement import ClusterBy, arrangement_of
 from deltacompact.iceberg_modes.rewrite.choosing import NO_FACTS, FileFacts, may_be_laid_out
 from deltacompact.iceberg_modes.rewrite.options import CLUSTER_PROPERTY, RewriteOptions, Strategy
 from deltacompact.iceberg_modes.rewrite.plan import RewritePlan, Worth
+from deltacompact.iceberg_modes.rewrite.row_order import ClusterBy, row_order_of
 from deltacompact.layout.boxes import Boxes, Ranks
 from deltacompact.layout.cluster_by import heaviest
 from deltacompact.layout.extents import STAYS, extents_of
@@ -111,7 +111,7 @@ def _paths(state: TableState, chosen: FileMask) -> frozenset[str]:
 
 def with_extents(plan: RewritePlan, state: TableState) -> RewritePlan:
     """The plan with the extents of its groups. They are unknown for rows that go to partitions of another spec."""
-    by = arrangement_of(state.metadata, plan.options)
+    by = row_order_of(state.metadata, plan.options)
     if not isinstance(by, ClusterBy) or plan.options.output_spec_id is not None:
         return plan
     boxes = boxes_of_files(state.metadata, state.data, by.bounded)
@@ -123,12 +123,12 @@ def with_extents(plan: RewritePlan, state: TableState) -> RewritePlan:
 
 def _columns(metadata: TableMetadata, options: RewriteOptions) -> tuple[str, ...]:
     """The columns in which files must not overlap. For a sort order: those of its first item only."""
-    arrangement = arrangement_of(metadata, options)
-    if arrangement is None or isinstance(arrangement, ClusterBy):
+    row_order = row_order_of(metadata, options)
+    if row_order is None or isinstance(row_order, ClusterBy):
         return tuple(column.name for column in options.cluster_by)
-    by = dict(arrangement.derived).get(arrangement.items[0].names[0])
+    by = dict(row_order.derived).get(row_order.items[0].names[0])
     if by is None:
-        return tuple(arrangement.items[0].names)
+        return tuple(row_order.items[0].names)
     return () if by.transform.startswith("bucket") else (by.source,)
 
 

@@ -38,13 +38,13 @@ from deltacompact.iceberg.table.locations import readable
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes.journal.journal import folder_of, name_of_files
-from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement, arrangement_of
 from deltacompact.iceberg_modes.rewrite.arranging import ArrangeTask
 from deltacompact.iceberg_modes.rewrite.certifying import of_inputs
 from deltacompact.iceberg_modes.rewrite.clustering import Clusterer, PlannedOutput
 from deltacompact.iceberg_modes.rewrite.dividing import Divider, has_dead_rows
 from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan
 from deltacompact.iceberg_modes.rewrite.proposals import Rewritten
+from deltacompact.iceberg_modes.rewrite.row_order import RowOrder, row_order_of
 from deltacompact.iceberg_modes.rewrite.shares import PartitionShare, in_order
 from deltacompact.iceberg_modes.rewrite.under_way import GroupUnderWay
 from deltacompact.iceberg_modes.rewrite.writing import WriteTask, WrittenOutput, without_nan, write
@@ -94,8 +94,8 @@ class Outputs:
         self._settings = settings
         self._sizes = sizes
         self._folder = folder
-        self._arrangement = arrangement_of(self._metadata, job.plan.options)
-        self._bounded = self._arrangement.bounded if self._arrangement else []
+        self._row_order = row_order_of(self._metadata, job.plan.options)
+        self._bounded = self._row_order.bounded if self._row_order else []
         self._may_be_nan = job.table.counted_for_nan(self._bounded)
 
     @property
@@ -110,7 +110,7 @@ class Outputs:
 
     def _at_once(self, groups: Sequence[FileGroup]) -> Iterator[Sequence[FileGroup]]:
         """Groups to write side by side. If rows are laid out anew: as many as memory holds together."""
-        size_max = math.inf if self._arrangement is None else self._held_bytes / DECODED_TIMES
+        size_max = math.inf if self._row_order is None else self._held_bytes / DECODED_TIMES
         return batched(groups, lambda group: group.bytes, size_max, self._plan.options.max_concurrent_groups)
 
     @property
@@ -189,8 +189,8 @@ class Outputs:
         """The outputs of each share, by group."""
         options = self._write_options()
         by_share: Iterable[Sequence[PlannedOutput]]
-        if self._arrangement is not None:
-            by_share = self._clusterer(self._arrangement, options, folder).outputs(shares)
+        if self._row_order is not None:
+            by_share = self._clusterer(self._row_order, options, folder).outputs(shares)
         else:
             sizes = self._plan.options
             by_share = (list(map(PlannedOutput, in_order(share, sizes, options, self._limits))) for share in shares)
@@ -206,7 +206,7 @@ class Outputs:
             found[share.place].append((share, outputs))
         return found
 
-    def _clusterer(self, by: Arrangement, options: WriteOptions, folder: str) -> Clusterer:
+    def _clusterer(self, by: RowOrder, options: WriteOptions, folder: str) -> Clusterer:
         trees, run_bytes, held = f"{folder_of(self._session)}tree-", self._sizes.run_bytes, self._held_bytes
         return Clusterer(self._tasks, self._metadata, by, options, self._limits, run_bytes, held, trees, folder)
 
@@ -231,7 +231,7 @@ class Outputs:
             planned.share.partition,
             file.rows,
             file.bytes,
-            sort_order_id=self._arrangement.order_id if self._arrangement else None,
+            sort_order_id=self._row_order.order_id if self._row_order else None,
         )
         return self._table.with_metrics(plain, footer, {**own.free, **written.nan_counts}, self._bounded)
 

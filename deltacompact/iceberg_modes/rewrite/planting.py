@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 
 from deltacompact.base.data_file import DECODED_TIMES
 from deltacompact.iceberg.table.parquet_files import aligned
-from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement, ClusterBy
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, Slice, in_slices, masks_of
+from deltacompact.iceberg_modes.rewrite.row_order import ClusterBy, RowOrder
 from deltacompact.index.live_bitmaps import Masks, live_mask
 from deltacompact.layout.document import Layout, layout_document, layout_from_json
 from deltacompact.layout.spread import SampleSize, looked_groups, looks_at, sampled_rows, spread
@@ -49,7 +49,7 @@ class PlantTask:
     live: LiveSlices
     path: str
     table: str
-    by: Arrangement
+    by: RowOrder
     files: int
     row_group_rows: int
     cell_bytes: int

@@ -39,7 +39,6 @@ from deltacompact.iceberg_modes.journal.left_behind import SessionsLeft
 from deltacompact.iceberg_modes.journal.resume import Resumption
 from deltacompact.iceberg_modes.marking import marker_of
 from deltacompact.iceberg_modes.rewrite.adding_up import AddingUp
-from deltacompact.iceberg_modes.rewrite.arrangement import arrangement_of
 from deltacompact.iceberg_modes.rewrite.choosing import FileFacts, RewriteReason
 from deltacompact.iceberg_modes.rewrite.cold_files import without_cold
 from deltacompact.iceberg_modes.rewrite.expected import expected, totals_after
@@ -57,6 +56,7 @@ from deltacompact.iceberg_modes.rewrite.proposals import (
 )
 from deltacompact.iceberg_modes.rewrite.result import RewriteResult
 from deltacompact.iceberg_modes.rewrite.resumption import ResumeRewrite, record_of
+from deltacompact.iceberg_modes.rewrite.row_order import row_order_of
 from deltacompact.iceberg_modes.rewrite.tied_bounds import tied_lines
 from deltacompact.iceberg_modes.rewrite.worth import worth_of
 from deltacompact.iceberg_modes.steps import Call, Reads, Resuming, Steps, Work
@@ -76,7 +76,7 @@ def _plan(
 ) -> RewritePlan:
     """The plan of a call. `facts`: what is known before the layout is looked at."""
     codec_of(state.metadata.properties, call.settings.compression)  # a bad one is refused before any work
-    arrangement_of(state.metadata, options)
+    row_order_of(state.metadata, options)
     places: dict[str, Any] = {}
     if options.output_spec_id is not None:
         places["partition_of"] = call.table.partition_in(options.output_spec_id)
@@ -156,7 +156,7 @@ class Rewriting(Work[RewritePlan, FileGroup, Rewritten, RewriteOutcome, RewriteR
 
     def count(self, done: Committed[RewriteOutcome], groups: Sequence[FileGroup]) -> None:
         self.result.count(done)
-        by = arrangement_of(self.state.metadata, self.plan.options)
+        by = row_order_of(self.state.metadata, self.plan.options)
         written = [file for group in done.outcome.groups for file in group.outputs]
         tied = tied_lines(self.state.metadata, by.bounded if by else (), written)
         self.result.notes += [line for line in tied if line not in self.result.notes]

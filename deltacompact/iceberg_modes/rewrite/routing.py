@@ -12,17 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, loads
+from deltacompact.iceberg_modes.rewrite.row_order import RowOrder
 from deltacompact.layout.document import Layout
 from deltacompact.steps import cell_blocks
-from deltacompact.steps.cell_blocks import CellBlock, HeldBlock, HeldParts
+from deltacompact.steps.cell_blocks import CellBlock, HeldBlock, HeldParts, HeldRows
 from deltacompact.steps.routed_runs import CellRun, write_run
 from deltacompact.storage.objects import ObjectStore
 
@@ -38,7 +37,7 @@ class RouteTask:
     """
 
     live: LiveSlices
-    by: Arrangement
+    by: RowOrder
     layout: Layout
     starts: tuple[int, ...]
     path: str
@@ -55,15 +54,12 @@ def route_held(
     store: ObjectStore, task: RouteTask, of_leaves: Sequence[int]
 ) -> Iterator[HeldParts | npt.NDArray[np.int64]]:
     """Yields the blocks of each leaf, then the number of rows of each part. `of_leaves`: the parts of each leaf."""
-    parts: HeldParts = [[] for _ in range(len(task.starts) - 1)]
+    held = HeldRows(task.starts)
     at_once = 1 if task.layout.cells <= CELLS_OF_A_BATCH else task.run_bytes
     for rows in loads(store, task.live, at_once):
-        for part, (table, counts) in enumerate(cell_blocks.by_part(rows, *_cells(task, rows), task.starts)):
-            if table is not None:
-                parts[part].append(HeldBlock(table, counts))
-    for first, stop in pairwise(accumulate(of_leaves, initial=0)):
-        yield parts[first:stop]
-    yield np.array([sum(block.rows for block in of_part) for of_part in parts], np.int64)
+        held.add(rows, *_cells(task, rows))
+    yield from held.of_leaves(of_leaves)
+    yield held.rows
 
 
 def written_run(store: ObjectStore, task: RouteTask, path: str, rows: pa.Table) -> CellRun:

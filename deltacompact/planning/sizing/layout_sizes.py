@@ -26,8 +26,8 @@ HELD_SHARE_OF_MEMORY = 0.25
 """Share of a task's memory that the rows may take that it routes and holds until it hands them over."""
 
 ROUTED_BYTES_MIN = 128 << 20
-"""A task that routes wide rows gets at least so many decoded bytes. Bounded by rows alone, a task got 1 GB, and a table of
-2 GB was divided unevenly between two slots."""
+"""A task that routes wide rows gets at least so many decoded bytes. Bounded by rows alone, a task got 1 GB, and a table
+of 2 GB was divided unevenly between two slots."""
 
 CELL_ROWS = 2_000
 """About the rows of each cell among the rows that are sorted at once, if they stay in memory."""

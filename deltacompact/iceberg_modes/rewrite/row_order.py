@@ -95,10 +95,10 @@ class SortBy:
         return sorted_by(keys, self.prepared(rows))
 
 
-Arrangement = ClusterBy | SortBy
+RowOrder = ClusterBy | SortBy
 
 
-def arrangement_of(metadata: TableMetadata, options: RewriteOptions) -> Arrangement | None:
+def row_order_of(metadata: TableMetadata, options: RewriteOptions) -> RowOrder | None:
     """The order that the options ask for; None: rows keep theirs.
 
     Raises InputError naming a column that the table lacks, that lies in a struct, or whose values have no order.
