@@ -25,7 +25,7 @@ from deltacompact.base.settings import Settings
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.iceberg.deletes.dead_rows import FileScan
 from deltacompact.iceberg.deletes.matching import FileScanTask, each_delete
-from deltacompact.iceberg.deletes.readable import check_readable
+from deltacompact.iceberg.deletes.readable import check_defaults, check_readable
 from deltacompact.iceberg.key_index.indexes import KeyIndexes
 from deltacompact.iceberg.marks.finding import Finder, Sizes
 from deltacompact.iceberg.running import Tasks
@@ -110,6 +110,8 @@ class LiveReader:
         return by_field_id(self.metadata.columns[number].field for number in sorted(ids))
 
     def _finder(self, columns: pa.Schema, folder: str, executor: LocalExecutor | None = None) -> Finder:
+        """Finds what these columns need. Raises InputError for one that would be read wrongly."""
+        check_defaults(self.metadata, columns)
         tasks = Tasks(self.store, executor or _idle())
         of_table = pa.schema([column for column in columns if column.name not in _LINEAGE.names])
         metadata = replace(self.metadata, schema=of_table)
@@ -119,7 +121,10 @@ class LiveReader:
     def parts(
         self, files: Sequence[LiveFile], columns: pa.Schema, skipping: Skipping = NOTHING_SKIPPED
     ) -> list[TablePart]:
-        """The live rows of each file with these columns (which have field ids), not read yet."""
+        """The live rows of each file with these columns (which have field ids), not read yet.
+
+        Raises InputError for a column with a default value inside of a struct.
+        """
         finder = self._finder(columns, "")
         return [
             TablePart(

@@ -16,6 +16,7 @@ from deltacompact.base.events import ModeFinished, WaitingForSession
 from deltacompact.base.wording import counted, one_line
 from deltacompact.executors.choose import executor_for
 from deltacompact.iceberg.commit.committer import Committer
+from deltacompact.iceberg.deletes.readable import check_defaults
 from deltacompact.iceberg.marks.marking import codec_of_marks
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.pyiceberg_door.transforms import check_orders
@@ -43,6 +44,8 @@ class ModeRun(Call[Plan, Result]):
     def __post_init__(self) -> None:
         check_orders(self.table.metadata)
         refuse_unreadable(self.mode, self.options, self.table.metadata)
+        if self.settings.certify:
+            check_defaults(self.table.metadata, self.table.metadata.schema)  # a fingerprint counts all columns
         if self.mode.marks:
             codec_of_marks(self.table.metadata, self.settings)  # a bad one is refused before any work
 

@@ -37,6 +37,15 @@ def id_of(field: pa.Field) -> int:
     return number
 
 
+def fields_by_id(fields: Iterable[pa.Field]) -> Iterator[tuple[int, pa.Field]]:
+    """Fields at any depth, with their ids."""
+    for field in fields:
+        number = field_id(field)
+        if number is not None:
+            yield number, field
+        yield from fields_by_id(field.type.field(place) for place in range(field.type.num_fields))
+
+
 def assigned(columns: pa.Schema) -> pa.Schema:
     """The columns of a file that lacks ids, with ids that come from elsewhere."""
     return columns.with_metadata(_ASSIGNED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import tempfile
 import uuid
@@ -17,11 +18,12 @@ import pytest
 from budgets import examples
 from hand_made_tables import data, state
 from hypothesis import given, settings
-from iceberg_lake import SETTINGS, Lake
+from iceberg_lake import CERTIFYING, SETTINGS, Lake
 from manifest_entries import DATA, SPEC, TERMS, VECTOR, listed
 from pyiceberg.catalog.sql import SqlCatalog
 from version_3 import T, add_column, delete_by_vector, known_rows, live_rows, update
 
+import deltacompact
 from deltacompact.base.errors import ConflictError, CorruptionError, InputError
 from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg import IcebergCatalog
@@ -31,6 +33,7 @@ from deltacompact.iceberg.table.metadata import Snapshot
 from deltacompact.iceberg.table.parquet_files import StoredFile, WantedFile, described_each
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID, lineage_of, with_lineage
+from deltacompact.iceberg_modes.modes import CONVERT
 from deltacompact.iceberg_modes.rewrite import writing
 from deltacompact.iceberg_modes.rewrite.options import rewrite_options
 from deltacompact.iceberg_modes.rewrite.plan import plan_rewrite
@@ -459,6 +462,30 @@ def test_a_default_value_inside_of_a_struct_is_refused(lake):
     add_column(lake, {"type": "struct", "fields": [child]}, None)
     with pytest.raises(InputError, match=r"^column 'child' of table 'ns\.t' has a default value inside of a struct$"):
         lake.rewrite(T, rewrite_all=True)
+
+
+@pytest.mark.parametrize("kind", ["struct", "list"])
+def test_rows_with_a_default_value_inside_of_a_struct_are_not_read(lake, kind):
+    """Files that were written before it would be read with null in it."""
+    of_struct = pa.struct([("a", pa.int64())])
+    boxed, value = (of_struct, {"a": 7}) if kind == "struct" else (pa.list_(of_struct), [{"a": 7}])
+    lake.create(T, pa.schema([("id", pa.int64()), ("s", boxed)]), version=3)
+    lake.append(T, [{"id": 1, "s": value}])
+    schema = json.loads(lake.catalog.load_table(T).schema().model_dump_json())
+    box = schema["fields"][1]["type"]
+    fields = box["fields"] if kind == "struct" else box["element"]["fields"]
+    fields.append({"id": 9, "name": "b", "required": False, "type": "long", "initial-default": 5})
+    lake.edit_metadata(T, {"schemas": [schema | {"schema-id": 1}], "current-schema-id": 1, "last-column-id": 9})
+    table = deltacompact.open_catalog(lake.catalog).table(T)
+    for read in (table.read, table.fingerprint, lambda: table.read(columns=["s"])):
+        with pytest.raises(InputError, match=r"^column 'b' of table 'ns\.t' has a default value inside of a struct$"):
+            read()
+    assert table.read(columns=["id"]).to_pylist() == [{"id": 1}]
+    lake.delete_by_key(T, {"id": [1]})
+    with pytest.raises(InputError, match=r"^column 'b'"):  # it reads all columns
+        lake.prepared(T, settings=CERTIFYING, mode=CONVERT)
+    assert lake.prepared(T, mode=CONVERT).run().snapshots
+    assert table.read(columns=["id"]).to_pylist() == []
 
 
 def test_a_column_with_the_name_of_a_lineage_column_is_refused(lake):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pyarrow as pa
+
 from deltacompact.base.errors import InputError
 from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.name_mapping import name_mapping
+from deltacompact.tabular.field_ids import fields_by_id
 
 
 def check_readable(metadata: TableMetadata, entries: Iterable[ManifestEntry]) -> None:
@@ -29,6 +32,17 @@ def check_readable(metadata: TableMetadata, entries: Iterable[ManifestEntry]) ->
                 )
             if not metadata.columns[number].is_top_level:
                 raise InputError(f"{file.path} deletes by field id {number}, which lies inside of a struct")
+
+
+def check_defaults(metadata: TableMetadata, columns: pa.Schema) -> None:
+    """Raises InputError for a default value inside of one of these columns of the table: files that were written before
+    would be read with null there."""
+    for number, field in fields_by_id(columns):
+        column = metadata.columns.get(number)
+        if column is not None and column.has_default and not column.is_top_level:
+            raise InputError(
+                f"column {field.name!r} of table {metadata.table_id!r} has a default value inside of a struct"
+            )
 
 
 def check_markable(metadata: TableMetadata, data: Iterable[ManifestEntry]) -> None:

@@ -26,7 +26,7 @@ from typing import ClassVar
 from deltacompact.base.batching import batched
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted, reasons_in_words, size
-from deltacompact.iceberg.deletes.readable import check_readable
+from deltacompact.iceberg.deletes.readable import check_defaults, check_readable
 from deltacompact.iceberg.table.content_files import ContentFile, ManifestEntry, PartitionTuple
 from deltacompact.iceberg.table.pyiceberg_door.transforms import partition_columns
 from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID, has_lineage
@@ -310,8 +310,7 @@ def _refuse(state: TableState) -> None:
             raise InputError(
                 f"column {column.field.name!r} of table {name!r} has type {column.type}: we cannot write it"
             )
-        if column.has_default and not column.is_top_level:
-            raise InputError(f"column {column.field.name!r} of table {name!r} has a default value inside of a struct")
+    check_defaults(state.metadata, state.metadata.schema)
     taken = {ROW_ID.name, LAST_UPDATED.name} & set(state.metadata.schema.names)
     if has_lineage(state.metadata) and taken:
         raise InputError(f"column {min(taken)!r} of table {name!r} has a name of row lineage: rename it")

@@ -8,10 +8,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -33,7 +32,7 @@ from deltacompact.iceberg.table.metadata import (
     TableMetadata,
 )
 from deltacompact.iceberg.table.partition_values import scalar_of
-from deltacompact.tabular.field_ids import field_id
+from deltacompact.tabular.field_ids import fields_by_id
 
 
 def plain_metadata(table_id: str, metadata: PyTableMetadata, location: str) -> TableMetadata:
@@ -104,7 +103,7 @@ def _snapshot(found: PySnapshot) -> Snapshot:
 def _columns(metadata: PyTableMetadata) -> dict[int, Column]:
     """Every field of every schema."""
     current = metadata.schema()
-    arrow = dict(_fields_by_id(schema_to_pyarrow(current)))  # at once: a wide table takes long field by field
+    arrow = dict(fields_by_id(schema_to_pyarrow(current)))  # at once: a wide table takes long field by field
     columns: dict[int, Column] = {}
     for number, (field, is_top_level) in _newest(metadata).items():
         in_arrow = arrow[number] if number in arrow else schema_to_pyarrow(Schema(field)).field(0)
@@ -131,15 +130,6 @@ def _newest(metadata: PyTableMetadata) -> dict[int, tuple[NestedField, bool]]:
         top_level = {field.field_id for field in schema.fields}
         newest |= {number: (schema.find_field(number), number in top_level) for number in schema.field_ids}
     return newest
-
-
-def _fields_by_id(fields: Iterable[pa.Field]) -> Iterator[tuple[int, pa.Field]]:
-    """Fields at any depth, with their ids."""
-    for field in fields:
-        number = field_id(field)
-        if number is not None:
-            yield number, field
-        yield from _fields_by_id(field.type.field(place) for place in range(field.type.num_fields))
 
 
 def _spec(spec: PartitionSpec, types: Mapping[int, IcebergType]) -> Spec:
