@@ -88,7 +88,9 @@ def _refuse_without_gc(metadata: TableMetadata, expires: bool) -> None:
     Nobody but this finds what a crash left in the folders of the Iceberg table, where the stream has nothing."""
     if PUBLICATION in metadata.properties and not expires:
         return
-    if metadata.properties.get("gc.enabled", "true").strip().lower() == "false":
+    allowed = metadata.properties.get("gc.enabled", "true")
+    if allowed.lower() != "true":  # as Iceberg's Java reads it: "no" and "1" are off, too
         raise InputError(
-            f"table {metadata.table_id!r} has gc.enabled=false: other tables may use its files, so none is deleted here"
+            f"table {metadata.table_id!r} has gc.enabled={allowed}: other tables may use its files, so none is deleted "
+            "here"
         )
