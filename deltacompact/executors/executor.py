@@ -83,6 +83,9 @@ class Executor(Protocol):
 
     def get(self, handle: Handle) -> Any: ...
 
+    def cancel(self, handles: Sequence[Handle]) -> None:
+        """Begin none of the tasks with these handles. Those that have begun may go on: what they write is garbage."""
+
     def share(self, value: Any) -> Handle:
         """A handle of a value that many tasks get, each as an argument of its own: it is sent once.
 

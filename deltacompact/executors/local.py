@@ -119,15 +119,15 @@ class LocalExecutor:
                 self._check_not_stopped()
                 yield number, _value(task.stats)
             return
-        number_of = {task.stats.task.future: number for number, task in enumerate(tasks)}
+        handles = [task.stats for task in tasks]
+        number_of = {handle.task.future: number for number, handle in enumerate(handles)}
         try:
             for future in as_completed(number_of):
                 self._check_not_stopped()
                 number = number_of[future]
-                yield number, self.get(tasks[number].stats)
+                yield number, self.get(handles[number])
         except BaseException:
-            for future in number_of:
-                future.cancel()
+            self.cancel(handles)
             raise
 
     def get(self, handle: Handle) -> Any:
@@ -136,6 +136,11 @@ class LocalExecutor:
         except CancelledError:
             self._check_not_stopped()
             raise
+
+    def cancel(self, handles: Sequence[Handle]) -> None:
+        for handle in handles:
+            if handle.task.future is not None:  # without threads, a task begins when its result is needed
+                handle.task.future.cancel()
 
     def share(self, value: Any) -> Handle:
         return value

@@ -93,18 +93,24 @@ def fold_last_round(bench: Workbench, before: BetweenRounds) -> LastRound:
         shared = bench.share(_last_index(bench, outputs, deduped))
     writing = _submit_index(bench, shared, deduped, ranked)
     under_way = missing_outputs(bench, outputs.outputs, outputs, masks_of, routed)
-    index = bench.put_manifest(_index_written(bench, writing, outputs, deduped.counts, masks_of, moves))
-    decided = {
-        "counts": asdict(deduped.counts),
-        "live": deduped.live.tolist(),
-        "masks": masks,
-        "outputs": outputs.decision.to_json(),
-    }
-    record = {**completion(bench.plan, round_, index), **decided}
-    stored = bench.records.put(round_name(round_.number), record)
-    return (
-        LastRound(index, deduped.counts, outputs, masks_of, under_way) if stored is record else _recorded(bench, stored)
-    )
+    is_ours = False
+    try:
+        index = bench.put_manifest(_index_written(bench, writing, outputs, deduped.counts, masks_of, moves))
+        decided = {
+            "counts": asdict(deduped.counts),
+            "live": deduped.live.tolist(),
+            "masks": masks,
+            "outputs": outputs.decision.to_json(),
+        }
+        record = {**completion(bench.plan, round_, index), **decided}
+        stored = bench.records.put(round_name(round_.number), record)
+        is_ours = stored is record
+    finally:
+        if not is_ours:  # it failed, or another attempt's record counts: nobody will wait for these tasks
+            bench.executor.cancel([task.stats for task in under_way])
+    if is_ours:
+        return LastRound(index, deduped.counts, outputs, masks_of, under_way)
+    return _recorded(bench, stored)
 
 
 def resumed_last_round(bench: Workbench) -> LastRound | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +15,13 @@ import pytest
 from stores import Crash, InterceptedStore, copy_of
 
 from deltacompact import DeltaStreamCatalog, Settings, compact
+from deltacompact.base.errors import StoreError
+from deltacompact.executors.executor import SubmittedTask
+from deltacompact.executors.local import LocalExecutor
 from deltacompact.session import compacted_files, output_tasks
 from deltacompact.storage.memory import MemoryStore
 
 OUTPUTS = 200
-ARGUMENTS: dict[str, Any] = {
-    "settings": Settings(executor="local", local_threads=1),
-    "rows_per_compacted_file": 1,
-}
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +33,11 @@ def filled() -> MemoryStore:
     return store
 
 
-def run(store: Any) -> Any:
-    (session,) = compact("t", delta_catalog_client=DeltaStreamCatalog(store), **ARGUMENTS).sessions
+def run(store: Any, threads: int = 1) -> Any:
+    settings = Settings(executor="local", local_threads=threads)
+    (session,) = compact(
+        "t", delta_catalog_client=DeltaStreamCatalog(store), settings=settings, rows_per_compacted_file=1
+    ).sessions
     return session
 
 
@@ -123,6 +127,74 @@ def test_the_loser_of_a_slot_adopts_what_is_in_it(filled: MemoryStore, monkeypat
     catalog = DeltaStreamCatalog(store)
     compacted = catalog.state("t", catalog.partitions("t")[0]).compacted
     assert compacted is not None and {file.path for file in compacted.files} == set(paths)
+
+
+class Submitted:
+    """The tasks of outputs that sessions on two threads submitted. They end once `released` is set."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.futures: list[Future[Any]] = []
+        self.released = threading.Event()
+        submit, write = LocalExecutor.submit, output_tasks.materialize_each
+
+        def waits(*inputs: Any) -> Any:
+            assert self.released.wait(60)
+            return write(*inputs)
+
+        def noted(executor: LocalExecutor, task: Callable[..., Any], *inputs: Any, **options: Any) -> SubmittedTask:
+            submitted = submit(executor, task, *inputs, **options)
+            if task is waits:
+                self.futures.append(submitted.stats.task.future)
+            return submitted
+
+        monkeypatch.setattr(output_tasks, "outputs_per_task", lambda _outputs, _slots: 1)
+        monkeypatch.setattr(output_tasks, "materialize_each", waits)
+        monkeypatch.setattr(LocalExecutor, "submit", noted)
+
+    def begun(self) -> int:
+        return sum(not future.cancelled() for future in self.futures[:OUTPUTS])
+
+
+def test_no_output_is_begun_once_writing_the_index_has_failed(
+    filled: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tasks of both were submitted together, and nobody waits for the outputs any more."""
+    submitted, store = Submitted(monkeypatch), copy_of(filled)
+
+    def fails(kind: str, path: str, act: Callable[[], Any]) -> Any:
+        if path.endswith(".manifest.json") and kind != "get":
+            raise StoreError("the disk is full")
+        return act()
+
+    with pytest.raises(StoreError):
+        run(InterceptedStore(store, fails), threads=2)
+    submitted.released.set()
+    assert len(submitted.futures) == OUTPUTS and submitted.begun() <= 2
+
+
+def test_no_output_is_begun_twice_where_another_attempt_recorded_the_last_round(
+    filled: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, other = copy_of(filled), copy_of(filled)
+    run(other)
+    submitted = Submitted(monkeypatch)
+
+    def meets(kind: str, path: str, act: Callable[[], Any]) -> Any:
+        if kind == "put_if_absent" and path.endswith("/round-00001.json"):
+            for stat in (stat for folder in ("index", "sessions") for stat in other.list(f"t/{folder}/")):
+                if "/outputs-" not in stat.path and not stat.path.endswith("/published.json"):
+                    store.put(stat.path, other.get(stat.path))
+        return act()
+
+    def releases(*inputs: Any) -> Any:
+        submitted.released.set()  # the tasks of the first submission have been cancelled by now
+        return missing_outputs(*inputs)
+
+    missing_outputs = compacted_files.missing_outputs
+    monkeypatch.setattr(compacted_files, "missing_outputs", releases)
+    session = run(InterceptedStore(store, meets), threads=2)
+    assert session.files_new == OUTPUTS and rows_of(store) == list(range(OUTPUTS))
+    assert len(submitted.futures) == 2 * OUTPUTS and submitted.begun() <= 2
 
 
 @pytest.mark.parametrize("slots", [1, 3])
