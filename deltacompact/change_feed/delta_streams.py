@@ -6,7 +6,8 @@ to now     a: 0   2 live      b: all     c     delta 95
 Live rows are found as a reader finds them: from the index and the keys of the deltas. Compacted files are opened only
 if some of their rows came or went: rows that compactions only moved are followed (moved_rows.py). If a version was
 compacted into its successor, both have the same rows at that moment, and the successor shares more files with later
-ones: so we begin there.
+ones: so we begin there. In a destination no version is compacted into the next: each compaction brings rows of the
+source, and counts as a commit.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ class StreamRange:
         limits: ReadLimits,
     ) -> StreamRange:
         """The range between two states of the chain. `begin` None: from the table's beginning."""
-        begin = genesis_state() if begin is None else begin_state(chain, begin)
+        begin = genesis_state() if begin is None else begin_state(table_id, chain, begin)
         for state in (begin, end):
             refuse_vacuumed(catalog, table_id, partition, chain, state)
         table = with_keys_of(catalog, catalog.described(table_id), chain)
@@ -195,8 +196,8 @@ class StreamRange:
         return [ChangeStep(commit, lambda: list(self._between(self.begin, self.end)))]
 
     def commits(self) -> list[ChangeStep]:
-        """A step for each commit, and for each rollback, restatement or retraction."""
-        ends = self.begin, begin_state(self.chain, self.end)
+        """A step for each commit, rollback, restatement or retraction; in a destination for each version."""
+        ends = self.begin, begin_state(self.table.table_id, self.chain, self.end)
         numbers = [(state.opened.number, len(state.commits)) for state in ends]
         if numbers[0] > numbers[1]:
             raise InputError(f"table {self.table.table_id!r}: the feed ends before it begins: ask for the net change")
@@ -230,7 +231,7 @@ class StreamRange:
             elif version.commits and version.commits[0].commit_id == version.opened.lineage:
                 count = 1  # a restatement
             start = replace(version, commits=Commits(version.commits[:count]))
-            same = number != first and version.opened.lineage == before.lineage and version.opened.taken_out is None
+            same = number != first and _is_compacted(self.table.table_id, before, version)
             if not same and (start.retracted != before.retracted or number != first):
                 yield (before, start), ChangeCommit(0, version.opened.last_position, version.opened.time_ms or None)
             before = start
@@ -273,7 +274,8 @@ class StreamRange:
         """Whether `newer` came from `older` by compactions alone; if not, file numbers may have been given twice."""
         names = [state.version for state in self.chain]
         between = self.chain[names.index(older.version) : names.index(newer.version) + 1]
-        return len(between) > 1 and len({state.opened.lineage for state in between}) == 1
+        is_own = all(_is_own(self.table.table_id, state) for state in between)
+        return len(between) > 1 and is_own and len({state.opened.lineage for state in between}) == 1
 
     def _relocator(self, state: StreamState) -> Relocator:
         manifest = read_manifest(self.catalog.store, state.index) if state.index else None
@@ -379,12 +381,23 @@ def _contents(state: StreamState) -> tuple[int, frozenset[int]]:
     return len(state.commits), state.retracted
 
 
-def begin_state(chain: Sequence[StreamState], state: StreamState) -> StreamState:
+def _is_own(table_id: str, state: StreamState) -> bool:
+    """Whether the compacted rows are the table's own. If not, it is the destination of another table."""
+    return state.compacted is None or state.compacted.source_table_id == table_id
+
+
+def _is_compacted(table_id: str, state: StreamState, successor: StreamState) -> bool:
+    """Whether a compaction made the successor of this state, and brought no rows of another table."""
+    opened = successor.opened
+    return opened.lineage == state.lineage and opened.taken_out is None and _is_own(table_id, successor)
+
+
+def begin_state(table_id: str, chain: Sequence[StreamState], state: StreamState) -> StreamState:
     """The state with the same rows that shares most files with today: the beginning of the version after it."""
     place = next(number for number, link in enumerate(chain) if link.version == state.version)
     while chain[place].sealed and _contents(state) == _contents(chain[place]):
         successor = chain[place + 1]
-        if successor.opened.taken_out is not None or successor.opened.lineage != state.lineage:
+        if not _is_compacted(table_id, state, successor):
             break
         known = {commit.commit_id for commit in state.commits}
         carried = [commit for commit in successor.commits if commit.commit_id in known]

@@ -128,7 +128,7 @@ def _refuse_vacuumed(catalog: Streams, table_id: str, ends: Positions | None, is
         partition, position = place
         chain = since_version(catalog.log(table_id, partition), position.version)
         state = state_of(catalog, table_id, partition, position)
-        refuse_vacuumed(catalog, table_id, partition, chain, begin_state(chain, state) if is_begin else state)
+        refuse_vacuumed(catalog, table_id, partition, chain, begin_state(table_id, chain, state) if is_begin else state)
 
     side_by_side(list((ends or {}).items()), look, catalog.at_once)
 
@@ -214,7 +214,7 @@ def names_kept(catalog: Streams, table_id: str, now_s: float) -> frozenset[str]:
 def _names(catalog: Streams, table_id: str, partition: Partition, position: StreamPosition) -> frozenset[str]:
     chain = since_version(catalog.log(table_id, partition), position.version)
     exact = state_of(catalog, table_id, partition, position)
-    states = {id(link): link for link in (exact, begin_state(chain, exact))}.values()
+    states = {id(link): link for link in (exact, begin_state(table_id, chain, exact))}.values()
     return frozenset(file_name(path) for state in states for path in _paths(catalog, state))
 
 

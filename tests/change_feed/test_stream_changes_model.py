@@ -37,6 +37,10 @@ DELETE = st.tuples(st.just("delete"), st.lists(IDS, min_size=1, max_size=3))
 OTHERS = st.tuples(st.sampled_from(["compact", "move", "lay out", "mark", "rollback", "restate"]), st.integers(0, 3))
 STEPS = st.lists(st.one_of(UPSERT, UPSERT, DELETE, OTHERS), min_size=2, max_size=8)
 
+INTO = st.tuples(st.just("into"), st.integers(0, 2))
+RETRACT = st.tuples(st.just("retract"), st.just(0))
+INTO_FLAT = st.lists(st.one_of(UPSERT, UPSERT, DELETE, OTHERS, RETRACT, INTO, INTO, INTO), min_size=2, max_size=9)
+
 ONE = st.tuples(st.just("upsert"), st.lists(st.tuples(IDS, VALUES), min_size=1, max_size=1))
 GONE = st.tuples(st.just("delete"), st.lists(IDS, min_size=1, max_size=2))
 MOVE = st.tuples(st.sampled_from(["move", "lay out"]), st.integers(0, 3))
@@ -62,6 +66,8 @@ class History:
         """When the first commit came; nobody goes back to before it."""
         self.waiting: list[tuple[int, int]] = []
         """The positions of deltas that nobody has compacted, and how many moments were before each."""
+        self.flat: list[tuple[int, dict[int, Any]]] = []
+        """The moments of the destination, after each compaction into it."""
         self.bookmarks: list[dict[int, Any]] = []
         """What each moment's bookmark has seen: of a delta that is taken back later, the moments have nothing."""
 
@@ -91,6 +97,10 @@ class History:
             case "move" | "lay out":
                 by = "v" if kind == "lay out" else None
                 self.table.compact(settings=MOVING, cluster_by=by, rows_per_compacted_file=2 + given)
+            case "into":
+                settings = (SETTINGS, MARKING, MOVING)[given]
+                self.table.compact(destination_compacted_table_id="flat", settings=settings)
+                self.flat.append((self.now, self.rows))
             case "rollback":
                 time, rows = self.moments[given % len(self.moments)]
                 if self.rows != rows and time >= self.first:
@@ -180,6 +190,53 @@ def test_the_feed_is_what_a_dictionary_says(steps, data):
 def test_rows_that_compactions_moved_live_or_died_since(steps, data):
     first = ("upsert", [(number, "a") for number in range(6)]), ("compact", 0)
     the_feed_is_what_a_dictionary_says([*first, *itertools.chain.from_iterable(steps)], data)
+
+
+@pytest.mark.slow
+@settings(max_examples=examples(60))
+@given(INTO_FLAT, st.data())
+def test_the_feed_of_a_destination_is_what_a_dictionary_says(steps, data):
+    history = History()
+    for step in (("upsert", [(0, "a"), (1, "b")]), ("into", 0), *steps, ("into", 0)):
+        history.do(*step)
+    flat = history.catalog.table("flat")
+    assert {row["id"]: row["v"] for row in flat.read().to_pylist()} == history.rows
+    moments = [(100, {}), *history.flat]
+    numbers = st.integers(0, len(moments) - 1)
+    (begin, before), (end, after) = moments[data.draw(numbers)], moments[data.draw(numbers)]
+    assert Counter(map(shown, told(flat.changes(at(begin), at(end), before=True)))) == net(before, after)
+    if begin <= end:
+        assert replayed(before, told(flat.changes(at(begin), at(end), per_commit=True, before=True))) == after
+    rows: dict[int, Any] = {}
+    for time, expected in history.flat:
+        rows = replayed(rows, told(flat.changes(bookmark="q", from_=at(100), to=at(time), before=True)))
+        flat.commit_bookmark("q")
+        assert rows == expected
+
+
+def test_a_compaction_into_a_destination_brings_changes():
+    """Both of its versions counted as the same rows, so a mirror stayed empty, and its bookmark was done."""
+    history = History()
+    for step in (
+        ("upsert", [(1, "a"), (2, "b")]),
+        ("into", 0),
+        ("upsert", [(2, "c"), (3, "d")]),
+        ("delete", [1]),
+        ("into", 0),
+    ):
+        history.do(*step)
+    flat = history.catalog.table("flat")
+    expected = [(1, "delete"), (2, "update_after"), (3, "insert")]
+    assert sorted((row["id"], row["_change_type"]) for row in told(flat.changes("1", "2"))) == expected
+    found = flat.diff("1", "2")
+    assert (found.inserts, found.deletes, found.updates) == (1, 1, 1)
+    assert {row["id"] for row in told(flat.changes(bookmark="mirror", from_="1970-01-01"))} == {2, 3}
+    flat.commit_bookmark("mirror")
+    assert told(flat.changes(bookmark="mirror")) == []
+    history.do("upsert", [(4, "e")])
+    history.do("into", 0)
+    (change,) = told(flat.changes(bookmark="mirror"))
+    assert (change["id"], change["_change_type"], change["_commit_timestamp"].timestamp()) == (4, "insert", 170)
 
 
 @pytest.fixture(scope="module")
