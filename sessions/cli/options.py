@@ -79,7 +79,8 @@ def seconds_option(name: str, default: float, least: float, most: float | None, 
 
 def document_at(path: str) -> Instruction:
     """The instruction document in a file, or on stdin ("-"). Raises RefusedDocument, which names the field."""
-    from sessions.documents.instruction import DOCUMENT_BYTES_MAX, parse
+    from sessions.documents.instruction import parse
+    from sessions.documents.json_text import DOCUMENT_BYTES_MAX
 
     try:
         if path == "-":

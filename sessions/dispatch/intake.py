@@ -27,7 +27,8 @@ from deltacompact.base.wording import one_line
 from sessions.base.ids import job_run_id_of
 from sessions.base.model import JobRun, JobRunState
 from sessions.documents.allow_list import AllowList, NotAllowed
-from sessions.documents.instruction import Instruction, RefusedDocument, parse, values_of
+from sessions.documents.instruction import Instruction, parse, values_of
+from sessions.documents.refusal import RefusedDocument
 from sessions.queues.queue import PUT_OFF_MAX_S, DeadReason, Message, Queue
 from sessions.records.lives import submitted_again
 from sessions.records.state_store import StateStore

@@ -24,8 +24,9 @@ from urllib.parse import unquote, unquote_to_bytes
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ICEBERG
 from deltacompact.storage.opening import uri_parts
-from sessions.documents.instruction import Instruction, RefusedDocument
+from sessions.documents.instruction import Instruction
 from sessions.documents.paths import short_json
+from sessions.documents.refusal import RefusedDocument
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 _ICEBERG_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")

@@ -19,10 +19,7 @@ one line with the field's path. `python -m sessions.documents.instruction` write
 from __future__ import annotations
 
 import json
-import re
 import typing
-from collections import Counter
-from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
@@ -54,15 +51,16 @@ from deltacompact.base.settings import (
     Options,
     Settings,
 )
-from deltacompact.base.wording import text_of
-from deltacompact.iceberg_modes.modes import mode_named, names, options_of
+from deltacompact.iceberg_modes.modes import mode_named, names
 from deltacompact.layout.cluster_by import cluster_columns
 from deltacompact.planning.within_memory import within_memory
 from deltacompact.sinks.sns import TOPIC_ARN, TopicArn
 from sessions.base.ids import JOB_RUN_ID
-from sessions.documents.paths import no_number_in, no_such_field, no_text_in, path_of, short_json
+from sessions.documents.json_text import check_sender, values_in
+from sessions.documents.kinds import KINDS, check_kind
+from sessions.documents.paths import no_number_in, no_text_in, path_of, short_json
+from sessions.documents.refusal import RefusedDocument, refusal
 
-DOCUMENT_BYTES_MAX = 1 << 20
 PARTITIONS_MAX = 10_000
 SCHEMA_PATH = Path(__file__).with_name("instruction.schema.json")
 
@@ -111,40 +109,6 @@ if TYPE_CHECKING:
 else:
     Mode = Literal[names()]
 Direction: TypeAlias = Literal["ascending", "descending"]
-_OF_STREAMS = (
-    "primary_keys",
-    "sort_keys",
-    "destination_compacted_table_id",
-    "rows_per_primary_key_index_file",
-    "rows_per_compacted_file",
-    "hash_bucket_count",
-    "compacted_file_content_type",
-    "partitions",
-    "purge",
-    "cluster_by",
-)
-_OF_ICEBERG = ("mode", "options", "branch")
-_ICEBERG_TABLE = r"^[^./\\?#%\x00-\x20\x7f]+(\.[^./\\?#%\x00-\x20\x7f]+)+$"
-"""namespace.table, each part a plain name, because some catalogs put it into a URL."""
-_ENVELOPES = (
-    (
-        {"Type", "TopicArn", "Message"},
-        "Message",
-        "the envelope of an SNS topic: let its subscription deliver raw messages",
-    ),
-    ({"detail-type", "detail"}, "detail", "the envelope of EventBridge: let its target get $.detail alone (InputPath)"),
-    ({"specversion", "data"}, "data", "the envelope of a CloudEvent: send its data alone"),
-)
-"""The fields that tell an envelope, the one that has the document, and what to do."""
-_SUBJECT = re.compile(r"^(Input|List|String|Tuple|Dictionary|Value) should")
-_KIND = re.compile(r"\ba valid (array|boolean|dictionary|integer|number|object|string)")
-_KIND_WORDS = {
-    "array": "a list",
-    "boolean": "true or false",
-    "dictionary": "an object",
-    "integer": "a whole number",
-    "object": "an object",
-}
 _FORBIDDING = ConfigDict(extra="forbid", strict=True, frozen=True, regex_engine="rust-regex")
 
 
@@ -231,6 +195,12 @@ class Instruction(BaseModel):
         return mode_named(self.mode).name
 
     @property
+    def named(self) -> set[str]:
+        """The fields that the document has itself, those of its settings as "settings.NAME"."""
+        of_settings = self.settings.model_fields_set if self.settings else frozenset[str]()
+        return self.model_fields_set | {f"settings.{name}" for name in of_settings}
+
+    @property
     def partition_values(self) -> list[dict[str, str | None]] | None:
         """The partitions in the engine's form: every value is a text or null."""
         if self.partitions is None:
@@ -247,39 +217,15 @@ class Instruction(BaseModel):
         return Settings(**{**asked, **overriding})
 
 
-class RefusedDocument(InputError):
-    """A document that can never be served. `field` is the path of the wrong field; "" is the document itself."""
-
-    def __init__(self, field: str, text: str) -> None:
-        super().__init__(f"{field}: {text}" if field else text)
-        self.field = field
-
-
 def parse(data: bytes | str) -> Instruction:
     """The document in bytes or text. Raises RefusedDocument, which names the field."""
-    try:
-        raw = data.encode(errors="surrogateescape") if isinstance(data, str) else data
-    except UnicodeEncodeError:
-        raise RefusedDocument("", "the document has a text that UTF-8 cannot hold (half of a surrogate pair)") from None
-    if len(raw) > DOCUMENT_BYTES_MAX:
-        raise RefusedDocument("", f"the document has more than {DOCUMENT_BYTES_MAX:,} bytes, which is the most")
-    if not raw.strip():
-        raise RefusedDocument("", "the document is empty")
-    try:
-        document = json.loads(raw, object_pairs_hook=_without_repeats, parse_constant=_no_number, parse_int=_number)
-    except RecursionError:
-        raise RefusedDocument("", "the document is nested too deeply") from None
-    except RefusedDocument:
-        raise
-    except ValueError as error:
-        raise RefusedDocument("", f"the document is not JSON: {text_of(error)[:200]}") from None
-    return of_values(document)
+    return of_values(values_in(data))
 
 
 def of_values(document: Any) -> Instruction:
     """The document in JSON values. Raises RefusedDocument."""
     instruction = of_accepted(document)
-    _check_kind(instruction)
+    check_kind(instruction.catalog, instruction.source_table_id, instruction.named)
     return instruction
 
 
@@ -287,17 +233,7 @@ def of_accepted(document: Any) -> Instruction:
     """The document of a job run, as accepted by any release. Raises RefusedDocument for what can never be served."""
     if not isinstance(document, dict):
         raise RefusedDocument("", f"the document is {short_json(document)}, it must be a JSON object")
-    if document.get("Type") == "SubscriptionConfirmation" and "SubscribeURL" in document:
-        said = "an SNS topic asks whether this queue subscribes to it, and sends nothing before it is told"
-        raise RefusedDocument(
-            "SubscribeURL", f"{said}: open this address, and let the subscription deliver raw messages"
-        )
-    for names_of, field, said in _ENVELOPES:
-        if document.keys() >= names_of:
-            raise RefusedDocument(field, f"the document is in {said}")
-    if _is_of_s3(document):
-        said = "the document is a notification of S3 about an object, and this queue is for instruction documents"
-        raise RefusedDocument("", f"{said}: let S3 notify another one")
+    check_sender(document)
     if (place := no_text_in(document)) is not None:
         raise RefusedDocument(path_of(place, document), "a text that UTF-8 cannot hold (half of a surrogate pair)")
     if (place := no_number_in(document)) is not None:
@@ -306,19 +242,11 @@ def of_accepted(document: Any) -> Instruction:
         # Strict Python values would want tuples where JSON has lists.
         instruction = Instruction.model_validate_json(json.dumps(document))
     except ValidationError as refused:
-        raise _refusal(refused, document) from None
+        raise refusal(refused, document, Instruction.model_fields, InstructionSettings.model_fields) from None
     except RecursionError:
         raise RefusedDocument("", "the document is nested too deeply") from None
     _check_settings(instruction)
     return instruction
-
-
-def _is_of_s3(document: Mapping[str, Any]) -> bool:
-    """Whether this is a notification of S3, or the test that S3 sends where notifications are set up."""
-    match document:
-        case {"Records": [{"s3": _}, *_]} | {"Service": _, "Event": _, "Bucket": _}:
-            return True
-    return False
 
 
 def values_of(instruction: Instruction) -> dict[str, Any]:
@@ -328,79 +256,8 @@ def values_of(instruction: Instruction) -> dict[str, Any]:
 
 def json_schema() -> str:
     """The JSON Schema of instruction documents, as it is kept in the repository."""
-    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Instruction.model_json_schema(), **_KINDS}
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Instruction.model_json_schema(), **KINDS}
     return json.dumps(schema, indent=2) + "\n"
-
-
-def _refusal(refused: ValidationError, document: Mapping[str, Any]) -> RefusedDocument:
-    """The first fault, in one line."""
-    first = refused.errors(include_url=False)[0]
-    field = path_of(first["loc"], document)
-    same = [fault for fault in refused.errors(include_url=False) if path_of(fault["loc"], document) == field]
-    match first["type"]:
-        case "missing":
-            return RefusedDocument(
-                field, 'it is missing: write "version": 1' if field == "version" else "it is missing"
-            )
-        case "extra_forbidden":
-            of_settings = len(first["loc"]) > 1 and first["loc"][0] == "settings"
-            known = (InstructionSettings if of_settings else Instruction).model_fields
-            return RefusedDocument(field, no_such_field(str(first["loc"][-1]), known))
-        case "json_invalid":
-            return RefusedDocument("", text_of(first["msg"]))
-    of_value = [fault for fault in same if not fault["type"].endswith("_type")]
-    kinds = of_value or same  # a fault of a value of the right type says more than a type that does not match
-    said = "; or ".join(dict.fromkeys(_said(fault["msg"]) for fault in kinds))
-    return RefusedDocument(field, f"{said} (it is {short_json(first['input'])})")
-
-
-def _said(message: str) -> str:
-    message = _SUBJECT.sub("it must", message.removeprefix("Value error, ")).replace(" after validation", "")
-    return text_of(_KIND.sub(lambda found: _KIND_WORDS.get(found[1], f"a {found[1]}"), message))
-
-
-def _options_schema(mode: str) -> dict[str, Any]:
-    """The meanings of a mode's options, for editors. The values are checked later, with the table and its defaults."""
-    said = {
-        option.name: {"description": f"{option.meaning}. Default: {option.default}"}
-        for option in declared(options_of(mode)).values()
-    }
-    of_mode = {"properties": {"mode": {"const": mode}}, "required": [] if mode == mode_named(None).name else ["mode"]}
-    return {"if": of_mode, "then": {"properties": {"options": {"properties": said}}}}
-
-
-_KINDS = {
-    "if": {"properties": {"catalog": {"pattern": f"^{ICEBERG}"}}},
-    "then": {
-        "properties": {
-            **dict.fromkeys(_OF_STREAMS, False),
-            "source_table_id": {"pattern": _ICEBERG_TABLE},
-            "settings": {"properties": dict.fromkeys(SETTINGS_OF_STREAMS, False)},
-        },
-        "allOf": [_options_schema(mode) for mode in names()],
-    },
-    "else": {"properties": dict.fromkeys(_OF_ICEBERG, False)},
-}
-"""The rules of `_check_kind`, as JSON Schema."""
-
-
-def _check_kind(instruction: Instruction) -> None:
-    """Refuse fields of delta streams in a document for an Iceberg table, and the reverse."""
-    catalog, named = instruction.catalog, instruction.model_fields_set
-    if not instruction.is_iceberg:
-        if field := next((name for name in _OF_ICEBERG if name in named), None):
-            raise RefusedDocument(
-                field, f"it is for Iceberg tables (iceberg://NAME), and {short_json(catalog)} is none"
-            )
-        return
-    of_settings: set[str] = instruction.settings.model_fields_set if instruction.settings else set()
-    fields_ = [name for name in _OF_STREAMS if name in named]
-    fields_ += [f"settings.{name}" for name in SETTINGS_OF_STREAMS if name in of_settings]
-    if fields_:
-        raise RefusedDocument(fields_[0], f"it is for delta streams, and {short_json(catalog)} is an Iceberg catalog")
-    if not re.fullmatch(_ICEBERG_TABLE, instruction.source_table_id):
-        said = short_json(instruction.source_table_id)
-        raise RefusedDocument("source_table_id", f"it must be namespace.table, of plain names (it is {said})")
 
 
 def _check_settings(instruction: Instruction) -> None:
@@ -411,27 +268,6 @@ def _check_settings(instruction: Instruction) -> None:
         name, _, said = str(error).partition(" ")  # "read_mb_per_s is -3, it must be greater than 0"
         quoted = said.startswith(("'", '"'))  # "compression 'x' is not a codec"
         raise RefusedDocument(f"settings.{name}", f"{'' if quoted else 'it '}{said[:300]}") from None
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a repeated name: JSON readers take one of the two values, perhaps the wrong one."""
-    document = dict(pairs)
-    if len(document) < len(pairs):
-        ((repeated, _),) = Counter(name for name, _ in pairs).most_common(1)
-        raise RefusedDocument(path_of((repeated,), document), "the field is there twice")
-    return document
-
-
-def _no_number(name: str) -> None:
-    raise RefusedDocument("", f"the document is not JSON: {name} is no number of it")
-
-
-def _number(digits: str) -> int | float:
-    """A whole number. One of thousands of digits, which Python does not convert, is infinite: `of_values` names it."""
-    try:
-        return int(digits)
-    except ValueError:
-        return float(digits)
 
 
 if __name__ == "__main__":

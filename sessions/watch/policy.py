@@ -44,8 +44,9 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.model import ICEBERG
 from deltacompact.base.wording import text_of
 from deltacompact.iceberg_modes.modes import MODES, mode_named
-from sessions.documents.instruction import Instruction, RefusedDocument, of_values
+from sessions.documents.instruction import Instruction, of_values
 from sessions.documents.paths import no_such_field
+from sessions.documents.refusal import RefusedDocument
 from sessions.documents.streams import branch_of
 
 SCHEMA_PATH = Path(__file__).with_name("policies.schema.json")

@@ -20,7 +20,8 @@ from deltacompact.storage.memory import MemoryStore
 from sessions.cli import run
 from sessions.dispatch.intake import Intake
 from sessions.documents.allow_list import AllowList
-from sessions.documents.instruction import RefusedDocument, parse
+from sessions.documents.instruction import parse
+from sessions.documents.refusal import RefusedDocument
 from sessions.queues.directory import DirectoryQueue
 from sessions.queues.queue import DeadReason
 from sessions.records.state_store import StateStore

@@ -8,11 +8,8 @@ import jsonschema
 import pytest
 from hypothesis import strategies as st
 
-from sessions.documents.instruction import (
-    SCHEMA_PATH,
-    RefusedDocument,
-    parse,
-)
+from sessions.documents.instruction import SCHEMA_PATH, parse
+from sessions.documents.refusal import RefusedDocument
 
 GOOD = {"version": 1, "catalog": "s3://lake/tables", "source_table_id": "orders"}
 SCHEMA = jsonschema.Draft202012Validator(json.loads(SCHEMA_PATH.read_text()))

@@ -22,17 +22,17 @@ from deltacompact.base.errors import InputError
 from sessions.cli import run
 from sessions.documents.allow_list import AllowList, NotAllowed, Place
 from sessions.documents.instruction import (
-    DOCUMENT_BYTES_MAX,
     PARTITIONS_MAX,
     SCHEMA_PATH,
     Instruction,
     InstructionSettings,
-    RefusedDocument,
     json_schema,
     of_values,
     parse,
     values_of,
 )
+from sessions.documents.json_text import DOCUMENT_BYTES_MAX
+from sessions.documents.refusal import RefusedDocument
 
 TOPICS = ["arn:aws:sns:eu-west-1:123456789012:events", "arn:aws-cn:sns:cn-north-1:123456789012:events.fifo"]
 

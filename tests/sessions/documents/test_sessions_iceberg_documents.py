@@ -15,7 +15,8 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.settings import Settings
 from sessions.cli import run
 from sessions.documents.allow_list import AllowList, NotAllowed
-from sessions.documents.instruction import RefusedDocument, of_accepted, of_values, parse, values_of
+from sessions.documents.instruction import of_accepted, of_values, parse, values_of
+from sessions.documents.refusal import RefusedDocument
 from sessions.documents.streams import NamedStreams
 
 ICEBERG = {"version": 1, "catalog": "iceberg://prod", "source_table_id": "db.orders"}
