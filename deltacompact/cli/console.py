@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from deltacompact.base.printable import printable
+from deltacompact.base.printable import LINES, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,7 +36,7 @@ def _console(stderr: bool) -> Console:
 
     class Printable(Console):
         def print(self, *objects: Any, **how: Any) -> None:
-            super().print(*(printable(item) if isinstance(item, str) else item for item in objects), **how)
+            super().print(*(printable(item, LINES) if isinstance(item, str) else item for item in objects), **how)
 
         def on_broken_pipe(self) -> None:
             """Raise the BrokenPipeError; rich would exit."""
@@ -108,9 +108,9 @@ class _LogLines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno >= logging.ERROR and not self._debug:
             return
-        print(printable(f"deltacompact: {record.getMessage()}"), file=sys.stderr, flush=True)
+        print(printable(f"deltacompact: {record.getMessage()}", LINES), file=sys.stderr, flush=True)
         if self._debug and record.exc_info:
-            print(printable(logging.Formatter().formatException(record.exc_info)), file=sys.stderr)
+            print(printable(logging.Formatter().formatException(record.exc_info), LINES), file=sys.stderr)
 
 
 def _spelled(error: UnicodeError) -> tuple[str, int]:

@@ -26,7 +26,7 @@ import click
 from deltacompact.base import garbage
 from deltacompact.base.errors import DeltaCompactError, Interrupted
 from deltacompact.base.interrupts import interrupts_are_raised
-from deltacompact.base.printable import printable
+from deltacompact.base.printable import LINES, printable
 from deltacompact.base.without_pandas import forgo_pandas
 from deltacompact.base.wording import error_document, one_line
 from deltacompact.cli.answers import Failed, say_json
@@ -135,7 +135,7 @@ class Program:
         return int(error_document(error)["exit_status"])
 
     def _say(self, text: str) -> None:
-        click.secho(printable(f"{self.name}: {text}"), file=sys.stderr, fg="red")
+        click.secho(printable(f"{self.name}: {text}", LINES), file=sys.stderr, fg="red")
 
 
 def _end(ended: list[int]) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.missing import importing
-from deltacompact.base.printable import named, printable
+from deltacompact.base.printable import LINES, named, printable
 from deltacompact.base.thresholds import Thresholds
 from deltacompact.base.wording import counted
 from deltacompact.layout.depth import depths_of
@@ -199,7 +199,7 @@ def _name(panel: Axes, names: Sequence[str]) -> None:
 
 def _literal(text: str) -> str:
     """A name as text: between dollars, matplotlib would read mathematics."""
-    return printable(text).replace("$", r"\$")
+    return printable(text, LINES).replace("$", r"\$")
 
 
 def _save(figure: Figure, path: str) -> None:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from deltacompact.base.errors import DeltaCompactError, InputError, NotFoundError, StoreError
+from deltacompact.base.printable import LINES, printable
 from deltacompact.base.wording import counted, error_document
 from deltacompact.cli.answers import Failed, answer, note, say_json
 from sessions.cli.options import dead_letters_option, json_option, queue_option
-from sessions.cli.printed import visible
 
 if TYPE_CHECKING:
     from sessions.queues.queue import DeadLetter, Queue
@@ -50,7 +50,7 @@ def list_(queue: str, dead_letters: str | None, reason: str | None, as_json: boo
     elif not found:
         answer(False, None, "no dead letter")
     else:
-        answer(False, None, *(visible(f"{letter.id}  {letter.reason}  {letter.text}") for letter in found))
+        answer(False, None, *(printable(f"{letter.id}  {letter.reason}  {letter.text}") for letter in found))
 
 
 @dlq.command()
@@ -67,12 +67,12 @@ def show(queue: str, dead_letters: str | None, message_id: str, as_json: bool) -
     answer(
         as_json,
         {**asdict(letter), "receipt": None},
-        visible(f"id      {letter.id}"),
-        visible(f"reason  {letter.reason}"),
-        visible(f"field   {letter.field or '(the document)'}"),
-        visible(f"text    {letter.text}"),
+        printable(f"id      {letter.id}"),
+        printable(f"reason  {letter.reason}"),
+        printable(f"field   {letter.field or '(the document)'}"),
+        printable(f"text    {letter.text}"),
         "",
-        visible(letter.body, kept="\n\t"),
+        printable(letter.body, LINES),
     )
 
 

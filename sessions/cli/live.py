@@ -11,9 +11,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from deltacompact.base.printable import printable
 from sessions.base.clock import lasted_s
 from sessions.base.model import Delay, JobRunSession, SessionState
-from sessions.cli.printed import seconds_text, states_of, visible
+from sessions.cli.printed import seconds_text, states_of
 from sessions.overview.adherence import outturn_of
 from sessions.page.documents import listed_job_runs, partition_label
 
@@ -104,7 +105,7 @@ def _of_job_run(seen: JobRunSeen, now_s: float, delay: Delay | None) -> list[Ren
     took_s = lasted_s(run.started_s, run.finished_s or now_s)
     return [
         _sign(run.state.value),
-        Text(visible(seen.table)),
+        Text(printable(seen.table)),
         Text(run.id, style="dim"),
         ProgressBar(total=max(1, len(seen.sessions)), completed=max(ended, share)),
         Text(f"waits: {delay.text}" if delay else states_of(seen.sessions) or "not planned yet"),
@@ -119,14 +120,14 @@ def _of_session(seen: JobRunSeen, session: JobRunSession, now_s: float) -> list[
     round_ = f", round {min(progress.round + 1, progress.rounds)} of {progress.rounds}" if progress.rounds > 1 else ""
     failed = session.state is SessionState.FAILED
     said = (
-        Text(visible(session.error or ""), style="red")
+        Text(printable(session.error or ""), style="red")
         if failed
         else Text((progress.stage or "starting").replace("_", " ") + round_)
     )
     took_s = lasted_s(session.started_s, session.finished_s or now_s)
     return [
         _sign(session.state.value),
-        Text(visible(f"{seen.table}  {partition_label(session.partition)}")),
+        Text(printable(f"{seen.table}  {partition_label(session.partition)}")),
         said,
         "" if failed or not progress.tasks else ProgressBar(total=progress.tasks, completed=progress.tasks_done),
         seconds_text(took_s),

@@ -44,16 +44,8 @@ def states_of(sessions: Iterable[JobRunSession]) -> str:
     return ", ".join(f"{count} {state}" for state, count in states.items())
 
 
-def seconds_text(value: float | None) -> str:
-    return "" if value is None else f"{value:,.1f} s"
-
-
-def visible(text: str, kept: str = "") -> str:
-    """The text with every character that a terminal would obey spelled out: whoever sends a document chooses it."""
-    return "".join(
-        letter if letter.isprintable() or letter in kept else letter.encode("unicode_escape").decode()
-        for letter in text
-    )
+def seconds_text(value: float | None, unit: str = " s") -> str:
+    return "" if value is None else f"{value:,.1f}{unit}"
 
 
 def print_whole(table: RenderableType) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sessions.cli.options import json_option, state_option
+from sessions.cli.printed import seconds_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -88,11 +89,11 @@ def _table(listed: list[Outturn]) -> RenderableType:
         table.add_row(
             f"  {outturn.session_id}" if outturn.session_id else outturn.job_run_id,
             outturn.state.replace("_", " "),
-            _seconds(outturn.desired_s),
+            seconds_text(outturn.desired_s, unit=""),
             f"{first.seconds:,.1f} ({first.low_s:,.1f} .. {first.high_s:,.1f})" if first else "",
-            _seconds(first.promise_s if first else None),
-            _seconds(outturn.actual_s),
-            _seconds(outturn.executed_s),
+            seconds_text(first.promise_s if first else None, unit=""),
+            seconds_text(outturn.actual_s, unit=""),
+            seconds_text(outturn.executed_s, unit=""),
             "" if outturn.error is None else f"{outturn.error:+.0%}",
             _verdict(outturn),
         )
@@ -133,7 +134,3 @@ def _promises_line(name: str, kept: Adherence) -> str:
     if kept.error_median is not None:
         facts.append(f"expected seconds are off by {kept.error_median:.1%} (median), {kept.error_p90:.1%} (p90)")
     return "; ".join(facts)
-
-
-def _seconds(value: float | None) -> str:
-    return "" if value is None else f"{value:,.1f}"

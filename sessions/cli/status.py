@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deltacompact.base.printable import printable
 from sessions.base.settings import READ_AT_ONCE
 from sessions.cli.options import json_option, state_option
 
@@ -111,7 +112,7 @@ def _document(store: StateStore, shown: list[JobRunSeen], delays: dict[str, Dela
 def _print(store: StateStore, shown: list[JobRunSeen], delays: dict[str, Delay], in_full: bool) -> None:
     from deltacompact.cli.console import out
     from sessions.base.clock import lasted_s
-    from sessions.cli.printed import no_job_run, plain_table, print_whole, seconds_text, states_of, visible
+    from sessions.cli.printed import no_job_run, plain_table, print_whole, seconds_text, states_of
     from sessions.overview.overview import clock_of
 
     if not shown:
@@ -123,14 +124,14 @@ def _print(store: StateStore, shown: list[JobRunSeen], delays: dict[str, Delay],
         run = seen.run
         table.add_row(
             run.id,
-            visible(seen.table),
+            printable(seen.table),
             run.state.value,
             states_of(seen.sessions),
             seconds_text(lasted_s(run.started_s, run.finished_s or now_s)),
             seconds_text(run.expected.seconds if run.expected else None),
             seconds_text(run.desired_sla_s) + _nearest(run),
             str(run.lease.epoch if run.lease else ""),
-            visible(run.error or (f"waits: {delays[run.id].text}" if run.id in delays else "")),
+            printable(run.error or (f"waits: {delays[run.id].text}" if run.id in delays else "")),
         )
     print_whole(table)
     if in_full:
@@ -138,7 +139,7 @@ def _print(store: StateStore, shown: list[JobRunSeen], delays: dict[str, Delay],
             out.print()
             print_whole(_sessions_table(shown[0].sessions))
         for uri in _logs(store, shown[0].run)[-_LOGS_NAMED:]:
-            out.print(visible(f"printed: {uri}"), soft_wrap=True)
+            out.print(printable(f"printed: {uri}"), soft_wrap=True)
 
 
 def _logs(store: StateStore, run: JobRun) -> list[str]:
@@ -164,15 +165,14 @@ def _open_ones(store: StateStore) -> list[JobRun]:
 def _print_unreadable(store: StateStore) -> None:
     from deltacompact.base.wording import counted
     from deltacompact.cli.console import out
-    from sessions.cli.printed import visible
 
     if why := store.unreadable.why:
         path, text = next(iter(why.items()))
-        out.print(visible(f"{counted(len(why), 'object')} left out: {path}: {text}"), soft_wrap=True)
+        out.print(printable(f"{counted(len(why), 'object')} left out: {path}: {text}"), soft_wrap=True)
 
 
 def _sessions_table(sessions: Sequence[JobRunSession]) -> Any:
-    from sessions.cli.printed import plain_table, seconds_text, visible
+    from sessions.cli.printed import plain_table, seconds_text
 
     table = plain_table("session", "state", "stage", "tries", "took", "expected", "rows in", "live", "why")
     for session in sessions:
@@ -186,7 +186,7 @@ def _sessions_table(sessions: Sequence[JobRunSession]) -> Any:
             seconds_text(session.expected.seconds if session.expected else None),
             f"{outcome.rows_in:,}" if outcome else "",
             f"{outcome.live:,}" if outcome else "",
-            visible(session.error or session.nothing_to_do or _waits(session)),
+            printable(session.error or session.nothing_to_do or _waits(session)),
         )
     return table
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deltacompact.base.printable import printable
 from deltacompact.cli.answers import answer
 from sessions.cli.options import (
     Seconds,
@@ -17,7 +18,6 @@ from sessions.cli.options import (
     only_with,
     queue_option,
 )
-from sessions.cli.printed import visible
 
 if TYPE_CHECKING:
     from sessions.base.model import JobRun
@@ -94,7 +94,7 @@ def _waited_for(
     from sessions.records.state_store import StateStore
 
     def say(text: str) -> None:
-        click.echo(f"job run {sent['job_run_id']}: {visible(text)}", err=True)
+        click.echo(f"job run {sent['job_run_id']}: {printable(text)}", err=True)
 
     waiting = JobRunWait(StateStore(state), queue, sent["job_run_id"], sent["message_id"], document, say)
     return waiting.until_ended(timeout_s)

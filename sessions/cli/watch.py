@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deltacompact.base.printable import printable
 from sessions.cli.options import host_option, json_option, only_with, port_option, queue_option, state_option
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def _print(decided: list[Decided], failed: dict[tuple[str, str], DeltaCompactErr
     """The decisions; why a table could not be looked at is logged, and is in the document."""
     from deltacompact.base.wording import error_document
     from deltacompact.cli.answers import say_json
-    from sessions.cli.printed import plain_table, print_whole, visible
+    from sessions.cli.printed import plain_table, print_whole
     from sessions.page.documents import partition_label
 
     if as_json:
@@ -88,7 +89,7 @@ def _print(decided: list[Decided], failed: dict[tuple[str, str], DeltaCompactErr
     table = plain_table("table", "partition", "policy", "decision", "reason", "why", "job run")
     for verdict in decided:
         said = verdict.decision
-        partition = visible(partition_label(verdict.partition))
+        partition = printable(partition_label(verdict.partition))
         job_run = verdict.job_run_id or ""
         table.add_row(
             verdict.table, partition, verdict.policy, said.action.value, said.reason.value, said.text, job_run
