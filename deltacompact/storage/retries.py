@@ -10,11 +10,12 @@ Hedges: Dean and Barroso, The Tail at Scale, CACM 2013, "Within-request short-te
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
+
+from deltacompact.base.backoff import wait_s
 
 TRIED_S = 180.0
 """A request that began this long ago is not tried again."""
@@ -35,7 +36,7 @@ class RequestAttempts:
         self.failed += 1
         if self.failed >= self.most or time.monotonic() > self.began_s + TRIED_S:
             return None
-        return random.uniform(0, min(_LONGEST_PAUSE_S, _PAUSE_S * 2 ** (self.failed - 1)))
+        return wait_s(self.failed - 1, _PAUSE_S, _LONGEST_PAUSE_S)
 
 
 class SharedBackoff:

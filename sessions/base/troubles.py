@@ -14,10 +14,9 @@ it counts as another trouble, and a session may have only as many troubles as tr
 from __future__ import annotations
 
 import enum
-import random
-from collections.abc import Callable
 from dataclasses import dataclass
 
+from deltacompact.base.backoff import wait_s
 from deltacompact.base.errors import ClusterError, CredentialsError, StoreError
 from deltacompact.base.wording import counted
 from sessions.base.exhaustion import exhausted
@@ -56,11 +55,10 @@ class RetryPolicy:
 
     give_up_after_s: float = DEFAULTS.give_up_after_s
     tries: int = DEFAULTS.tries
-    jitter: Callable[[], float] = lambda: random.uniform(0.5, 1.0)
 
     def wait_s(self, tries: int) -> float:
         """Seconds to wait before the next try, after `tries` tries."""
-        return self.jitter() * min(WAIT_MAX_S, 2.0 ** min(30, max(0, tries - 1)))
+        return wait_s(max(0, tries - 1), 1.0, WAIT_MAX_S, least=0.5)
 
     def next(self, before: Trouble | None, cause: Cause, text: str, now_s: float, rounds: int = 0) -> Trouble | None:
         """The trouble after one more try, with the time of the next; None: give up.

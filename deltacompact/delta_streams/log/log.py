@@ -14,12 +14,12 @@ slot is taken.
 from __future__ import annotations
 
 import contextlib
-import random
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from itertools import count
 
+from deltacompact.base.backoff import wait_s
 from deltacompact.base.errors import DeltaCompactError, NotFoundError
 from deltacompact.delta_streams.log import checkpoints
 from deltacompact.delta_streams.log.effects import effect_of
@@ -45,7 +45,7 @@ def genesis_state() -> StreamState:
 
 def pause_s(lost: int) -> float:
     """Seconds to wait after `lost` lost slots in a row. After the first, none: only two writers met."""
-    return random.uniform(0, min(_LONGEST_PAUSE_S, _PAUSE_S * 2.0 ** min(lost, 20))) if lost > 1 else 0.0
+    return wait_s(lost, _PAUSE_S, _LONGEST_PAUSE_S) if lost > 1 else 0.0
 
 
 class StreamLog:

@@ -10,10 +10,10 @@ Delta tables that show compacted rows are committed to with the defaults.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from deltacompact.base.backoff import wait_s
 from deltacompact.base.errors import InputError
 
 UNANSWERED_MAX = 8
@@ -50,8 +50,7 @@ class Patience:
         waits, at_once = divmod(attempt, ATTEMPTS_WITHOUT_WAIT) if is_lost else (attempt, 0)
         if at_once:
             return 0.0
-        longest = min(self.wait_longest_s, self.wait_first_s * 2.0 ** min(waits - 1, 20))
-        return longest * random.uniform(0.5, 1.0)
+        return wait_s(waits - 1, self.wait_first_s, self.wait_longest_s, least=0.5)
 
 
 def _count(properties: Mapping[str, str], name: str, default: int) -> int:

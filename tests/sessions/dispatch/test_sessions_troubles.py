@@ -502,7 +502,7 @@ def test_launches_are_ended_side_by_side(world):
     both = threading.Barrier(2, timeout=30)
     launcher = Mock(**{"terminate.side_effect": lambda group_id: both.wait()})
     log = SimpleNamespace(keep=lambda: True)
-    work = GroupWork(None, replace(world.means, launcher=launcher), None, None, None, None, 0.0)
+    work = GroupWork(None, replace(world.means, launcher=launcher), None, None, None, 0.0)
     work.let_go([HeldGroup(name, {}, launched=name, log=log) for name in "ab"] + [HeldGroup("c", {})])
     assert not both.broken
 
@@ -1037,7 +1037,7 @@ def test_leases_are_renewed_where_no_thread_is_left(world, monkeypatch):
 
 
 def test_a_trouble_ends_whatever_comes():
-    policy = RetryPolicy(600.0, 3, jitter=lambda: 1.0)
+    policy = RetryPolicy(600.0, 3)
     trouble, now_s, tries = None, 0.0, 0
     while (following := policy.next(trouble, Cause.UNREACHABLE, "x", now_s)) is not None:
         trouble, tries = following, tries + 1
@@ -1052,7 +1052,7 @@ def test_a_trouble_ends_whatever_comes():
 @pytest.mark.parametrize("pause_s", [1.0, 700.0])
 def test_a_round_that_is_resumed_again_and_again_is_no_progress(pause_s):
     """Every other try fails before it has resumed the only round: that try has completed none."""
-    policy = RetryPolicy(600.0, 3, jitter=lambda: 1.0)
+    policy = RetryPolicy(600.0, 3)
     trouble, now_s, tries = None, 0.0, 0
     while tries < 100 and (trouble := policy.next(trouble, Cause.UNREACHABLE, "x", now_s, tries % 2)) is not None:
         now_s, tries = trouble.again_s + pause_s, tries + 1

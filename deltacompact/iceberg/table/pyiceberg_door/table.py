@@ -8,7 +8,7 @@ table.reloaded()                                head 9
 from __future__ import annotations
 
 import contextlib
-import random
+import itertools
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +21,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, Validat
 from pyiceberg.schema import index_name_by_id
 from pyiceberg.table import Table
 
+from deltacompact.base.backoff import wait_s
 from deltacompact.base.errors import ConflictError, InputError, NotFoundError, StoreError
 from deltacompact.base.wording import table_meant, text_of
 from deltacompact.iceberg.table import locations
@@ -126,16 +127,16 @@ class IcebergTable:
 
         A catalog that does not answer is asked again for half a minute: servers restart while we work.
         """
-        deadline, wait_s = time.monotonic() + SILENT_S, 0.1
-        while True:
+        deadline_s = time.monotonic() + SILENT_S
+        for tried in itertools.count():
             try:
                 found = self.load(self._table.catalog, self.metadata.table_id, self)
                 break
             except StoreError:
-                if time.monotonic() + wait_s > deadline:
+                pause_s = wait_s(tried, 0.1, 5.0, least=0.5)
+                if time.monotonic() + pause_s > deadline_s:
                     raise
-            time.sleep(wait_s * random.uniform(0.5, 1.0))
-            wait_s = min(2 * wait_s, 5.0)
+            time.sleep(pause_s)
         if found.metadata.uuid != self.metadata.uuid:
             raise ConflictError(f"table {self.metadata.table_id!r} was dropped and created again meanwhile")
         return found
