@@ -24,7 +24,7 @@ def moment_of(text: str | datetime) -> datetime | None:
     """
     if isinstance(text, datetime):
         try:
-            return text.astimezone(UTC) if text.tzinfo else text.replace(tzinfo=UTC)
+            return zoned(text).astimezone(UTC)
         except OverflowError:
             raise InputError(f"{text} is no time that UTC has: write one of the years 1 to 9999") from None
     if not isinstance(text, str):
@@ -35,6 +35,11 @@ def moment_of(text: str | datetime) -> datetime | None:
         return moment_of(datetime.fromisoformat(text))
     except ValueError:
         raise InputError(f"{text!r} is no time: write it like 2026-11-22 or 2026-11-22T09:10:03+00:00") from None
+
+
+def zoned(moment: datetime) -> datetime:
+    """The moment with its zone; without one it is of UTC."""
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def milliseconds_of(moment: datetime) -> int:

@@ -19,12 +19,13 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, TypeVar
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import INT64_MAX
+from deltacompact.base.moments import zoned
 from deltacompact.base.options import Kind, declared, option
 from deltacompact.base.spans import span_s
 from deltacompact.base.table_keys import Direction, SortKey
@@ -215,12 +216,11 @@ class Age(Reading):
         if (span := span_s(text)) is not None:
             return span
         try:
-            moment = datetime.fromisoformat(text)
+            return zoned(datetime.fromisoformat(text))
         except ValueError:
             raise InputError(
                 f"option {name}: {value!r} is neither a span (36h, 7d) nor a moment (2026-11-01T00:00:00Z)"
             ) from None
-        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)

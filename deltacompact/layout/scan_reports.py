@@ -12,9 +12,10 @@ add the time: {"at": 1795400000, "report": {…}}; otherwise it counts as made n
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
+from deltacompact.base.moments import zoned
 from deltacompact.layout.reads import Read, read_from_document
 
 _CHILDREN = ("child", "left", "right")
@@ -72,7 +73,6 @@ def _moment_s(at: Any, now_s: float) -> float | None:
     try:
         if isinstance(at, (int, float)) and not isinstance(at, bool):
             return float(at)
-        moment = datetime.fromisoformat(str(at))
+        return zoned(datetime.fromisoformat(str(at))).timestamp()
     except (ValueError, OverflowError):
         return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

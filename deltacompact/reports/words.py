@@ -56,11 +56,11 @@ def moment(seconds: float) -> str:
 
 
 def minute(seconds: float) -> str:
-    """The same under a headline that says so. What no calendar has is a number of seconds."""
+    """The same under a headline that says so."""
     try:
         return f"{datetime.fromtimestamp(0, UTC) + timedelta(seconds=seconds):%Y-%m-%d %H:%M}"
     except OverflowError:
-        return f"{seconds:.0f} s"
+        return "a time after the year 9999" if seconds > 0 else "a time before the year 1"
 
 
 _FIRST_TIME_MS = 10**12

@@ -15,10 +15,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from deltacompact.base.wording import counted
+from deltacompact.reports.words import moment
 from sessions.base.cron import began_s
 from sessions.watch.policy import Condition, Policy, Schedule, SealedWindow
 from sessions.watch.statistics import Statistics
@@ -92,7 +93,7 @@ def evaluate(policy: Policy, statistics: Statistics, history: TriggerHistory, no
         return _wait(TriggerReason.NOTHING_NEW, "nothing was committed since it was compacted")
     window_end_s = sealed_s(policy.sealed, statistics.partition)
     if policy.sealed is not None and window_end_s is not None and now_s < window_end_s + policy.sealed.delay:
-        until = _clock(window_end_s + policy.sealed.delay)
+        until = moment(window_end_s + policy.sealed.delay)
         return _wait(TriggerReason.NOT_SEALED, f"it may still receive writes until {until}")
     last_s = history.submitted_s.get(policy.name)
     begins_s = None
@@ -101,7 +102,7 @@ def evaluate(policy: Policy, statistics: Statistics, history: TriggerHistory, no
         if begins_s is None:
             return _wait(TriggerReason.OUTSIDE_WINDOW, f"no window of {policy.schedule.cron!r} is open")
         if policy.schedule.once and last_s is not None and begins_s <= last_s < begins_s + policy.schedule.window:
-            return _wait(TriggerReason.ONCE_A_WINDOW, f"submitted in the window that began at {_clock(begins_s)}")
+            return _wait(TriggerReason.ONCE_A_WINDOW, f"submitted in the window that began at {moment(begins_s)}")
     cooldown_s = min(policy.cooldown * 2.0 ** min(history.failures, 10), max(_COOLDOWN_MAX_S, policy.cooldown))
     # A time that lies further ahead comes of a clock that was wrong: waiting for it could take years.
     if last_s is not None and abs(now_s - last_s) < cooldown_s:
@@ -110,7 +111,7 @@ def evaluate(policy: Policy, statistics: Statistics, history: TriggerHistory, no
         return _wait(TriggerReason.COOLING_DOWN, f"submitted {ago_s:.0f} s ago, every {cooldown_s:.0f} s{failed}")
     if not policy.when:
         assert begins_s is not None
-        return Decision(TriggerAction.SUBMIT, TriggerReason.SCHEDULE, f"its window began at {_clock(begins_s)}")
+        return Decision(TriggerAction.SUBMIT, TriggerReason.SCHEDULE, f"its window began at {moment(begins_s)}")
     return _by_conditions(policy.when, statistics, window_end_s, now_s)
 
 
@@ -210,10 +211,3 @@ _MEASURED: Mapping[TriggerReason, tuple[str, str]] = {
 
 def _wait(reason: TriggerReason, text: str) -> Decision:
     return Decision(TriggerAction.WAIT, reason, text)
-
-
-def _clock(at_s: float) -> str:
-    try:
-        return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    except (OverflowError, ValueError):
-        return "a time after the year 9999"
