@@ -15,7 +15,6 @@ from deltacompact.cli.finite_range import FiniteRange
 from deltacompact.reports.scale import Detail
 
 if TYPE_CHECKING:
-    from deltacompact.base.model import Partition
     from deltacompact.catalog.delta_streams import DeltaStreamCatalog
     from deltacompact.maintenance.vacuum.vacuum import VacuumResult
 
@@ -60,7 +59,7 @@ def vacuum(
     from deltacompact.cli.result_report import print_vacuumed, vacuumed_words
     from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S
     from deltacompact.maintenance.vacuum.context import VacuumContext
-    from deltacompact.maintenance.vacuum.vacuum import vacuum as vacuum_table
+    from deltacompact.maintenance.vacuum.vacuum import vacuumed
 
     age_min_s = older_than_hours * 3600
     if not force and age_min_s < VACUUM_AGE_MIN_S:
@@ -83,14 +82,10 @@ def vacuum(
             "dry_run": dry_run,
         }
 
-    held = VacuumContext(catalog, table, age_min_s, dry_run)
-
-    def vacuumed(chosen: Partition) -> list[VacuumResult]:
-        return vacuum_table(
-            catalog, table, chosen, age_min_s=age_min_s, force=force, dry_run=dry_run, full=full, held=held
-        )
-
+    context = VacuumContext(catalog, table, age_min_s, dry_run)
     only = one_partition(catalog, table, partition)
-    results, errors = for_each(catalog, table, only, "vacuuming", vacuumed, catalog.at_once)
+    results, errors = for_each(
+        catalog, table, only, "vacuuming", lambda chosen: [vacuumed(context, chosen, full)], catalog.at_once
+    )
     totals = Totals(vacuumed_words, lambda result: result.bytes, Detail(verbose))
     answer_for_partitions(as_json, results, errors, document, lambda result: print_vacuumed(out, result), totals)

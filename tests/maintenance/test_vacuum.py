@@ -33,7 +33,7 @@ from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S
 from deltacompact.maintenance.vacuum.chain import read_chain
 from deltacompact.maintenance.vacuum.context import VacuumContext
 from deltacompact.maintenance.vacuum.listing import StreamListing
-from deltacompact.maintenance.vacuum.vacuum import VacuumResult, vacuum
+from deltacompact.maintenance.vacuum.vacuum import VacuumResult, vacuum, vacuumed
 from deltacompact.storage.identity import identity, path_below
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
@@ -60,9 +60,9 @@ def days_later(store: Any, days: float = 4) -> DeltaStreamCatalog:
 def cleaned(store: Any, days: float = 4, full: bool = False) -> VacuumResult:
     """A vacuum so many days later."""
     catalog = days_later(store, days)
-    held = VacuumContext(catalog, "t", VACUUM_AGE_MIN_S, False, catalog.clock())
-    (result,) = vacuum(catalog, "t", full=full, held=held)
-    return result
+    context = VacuumContext(catalog, "t", VACUUM_AGE_MIN_S, False, catalog.clock())
+    (partition,) = catalog.chosen("t", None)
+    return vacuumed(context, partition, full)
 
 
 # --- files that were appended by reference ----------------------------------------------------------------------------
@@ -505,8 +505,9 @@ def test_lists_of_versions_that_are_forgotten_go_with_them() -> None:
     before = {stat.path for stat in store.list("t/published/")}
     assert not any("published" in stat.path for found in vacuum(catalog, "t") for stat in found.deleted)
     cleaned_days_later = days_later(store)
-    held = VacuumContext(cleaned_days_later, "t", VACUUM_AGE_MIN_S, False, cleaned_days_later.clock())
-    vacuum(cleaned_days_later, "t", held=held)
+    context = VacuumContext(cleaned_days_later, "t", VACUUM_AGE_MIN_S, False, cleaned_days_later.clock())
+    for partition in cleaned_days_later.chosen("t", None):
+        vacuumed(context, partition)
     assert {stat.path for stat in store.list("t/published/")} == before - set(published[0])
     assert set(published[1]) | foreign < before
 

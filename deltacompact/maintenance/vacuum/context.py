@@ -34,10 +34,10 @@ class VacuumContext:
     def __init__(
         self, catalog: Streams, table_id: str, age_min_s: float, dry_run: bool, now_s: float | None = None
     ) -> None:
-        self._catalog = catalog
-        self._table_id = table_id
-        self._age_min_s = age_min_s
-        self._dry_run = dry_run
+        self.catalog = catalog
+        self.table_id = table_id
+        self.age_min_s = age_min_s
+        self.dry_run = dry_run
         self._lock = Lock()
         self._now_s = now_s
         self._known: frozenset[str] | None = None
@@ -51,35 +51,35 @@ class VacuumContext:
         """The time from which ages count, the same for all partitions. `path`: a new name for a probe object."""
         with self._lock:
             if self._now_s is None:
-                ours_s, store = self._catalog.clock(), self._catalog.store
-                self._now_s = ours_s if self._dry_run else agreed_now_s(store, path, ours_s)
+                ours_s, store = self.catalog.clock(), self.catalog.store
+                self._now_s = ours_s if self.dry_run else agreed_now_s(store, path, ours_s)
             return self._now_s
 
     def names(self) -> frozenset[str]:
         """The names of the needed files; each name is unique. Raises if the published table cannot be read."""
         with self._lock:
             if self._known is None:
-                target = self._catalog.publication(self._table_id)
-                now_s = self._catalog.clock() if self._now_s is None else self._now_s
+                target = self.catalog.publication(self.table_id)
+                now_s = self.catalog.clock() if self._now_s is None else self._now_s
                 published = frozenset[str]() if target is None else self._read(target, now_s)
-                self._known = published | names_kept(self._catalog, self._table_id, now_s)
+                self._known = published | names_kept(self.catalog, self.table_id, now_s)
             return self._known
 
     def replaced_bookmarks(self, old_s: float) -> list[ObjectStat]:
         """The table's bookmark objects to delete. The first partition that asks gets them."""
         with self._lock:
-            found = [] if self._has_given_bookmarks else replaced_bookmarks(self._catalog, self._table_id, old_s)
+            found = [] if self._has_given_bookmarks else replaced_bookmarks(self.catalog, self.table_id, old_s)
             self._has_given_bookmarks = True
             return found
 
     def version_lists(self, partition: Partition) -> list[ObjectStat]:
         """The lists of files that were published for versions of a partition. Those of all partitions are found at
         once."""
-        paths = TablePaths.of(self._table_id)
+        paths = TablePaths.of(self.table_id)
         with self._lock:
             if self._lists is None:
                 self._lists = {}
-                for stat in self._catalog.store.list(f"{paths.lists}files/"):
+                for stat in self.catalog.store.list(f"{paths.lists}files/"):
                     if listed_version(stat.path):
                         self._lists.setdefault(stat.path.rpartition("/")[0] + "/", []).append(stat)
             return self._lists.get(paths.version_lists(partition), [])
@@ -88,7 +88,7 @@ class VacuumContext:
         from deltacompact.publication.targets import target_of
 
         try:
-            return target_of(target).held_files(self._catalog.store, now_s - self._age_min_s, self._dry_run)
+            return target_of(target).held_files(self.catalog.store, now_s - self.age_min_s, self.dry_run)
         except InputError:
             if self._was_compacted():
                 raise
@@ -96,7 +96,7 @@ class VacuumContext:
 
     def _was_compacted(self) -> bool:
         """Whether some partition has ever had compacted rows. A restatement and a rollback make versions without."""
-        logs = (self._catalog.log(self._table_id, place) for place in self._catalog.partitions(self._table_id))
+        logs = (self.catalog.log(self.table_id, place) for place in self.catalog.partitions(self.table_id))
         return any(state.compacted for log in logs for state in log.chain())
 
 

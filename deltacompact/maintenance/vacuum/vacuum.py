@@ -106,7 +106,6 @@ def vacuum(
     force: bool = False,
     dry_run: bool = False,
     full: bool = False,
-    held: VacuumContext | None = None,
 ) -> list[VacuumResult]:
     """Delete unreached objects that are `age_min_s` seconds old (since the seal that dropped them, or last modified).
 
@@ -117,8 +116,7 @@ def vacuum(
     each other.
 
     If the table is published, the snapshots or versions of that other table that are older are expired first,
-    and files of the others stay. Nothing is deleted where that table cannot be read. Several calls may share what
-    they know of it (`held`).
+    and files of the others stay. Nothing is deleted where that table cannot be read.
 
     Examples:
         >>> [found.bytes for found in deltacompact.vacuum(catalog, "orders", dry_run=True)]
@@ -133,34 +131,35 @@ def vacuum(
             f"a minimum age of {age_min_s:.0f} s is below {VACUUM_AGE_MIN_S} s: running readers and writers could lose "
             "their files; if none are running, force it (force=True, --force)"
         )
-    shared = held or VacuumContext(catalog, table_id, age_min_s, dry_run)
-    emit = shared.emit
+    context = VacuumContext(catalog, table_id, age_min_s, dry_run)
+    return all_done(
+        catalog.chosen(table_id, partition), lambda chosen: vacuumed(context, chosen, full), catalog.at_once
+    )
 
-    def vacuumed(chosen: Partition) -> VacuumResult:
-        work = _Vacuum(catalog, table_id, chosen, age_min_s, shared)
-        if emit is None:
-            return work.collect(dry_run, full)
-        log = catalog.log(table_id, chosen)
-        return announced(
-            emit, table_id, chosen, "vacuum", lambda: log.active().version, lambda: work.collect(dry_run, full)
-        )
 
-    return all_done(catalog.chosen(table_id, partition), vacuumed, catalog.at_once)
+def vacuumed(context: VacuumContext, partition: Partition, full: bool = False) -> VacuumResult:
+    """One partition of a vacuum, with what its partitions share."""
+    work, emit = _Vacuum(context, partition), context.emit
+    if emit is None:
+        return work.collect(full)
+    log = context.catalog.log(context.table_id, partition)
+    return announced(
+        emit, context.table_id, partition, "vacuum", lambda: log.active().version, lambda: work.collect(full)
+    )
 
 
 class _Vacuum:
     """The vacuum of one partition stream."""
 
-    def __init__(
-        self, catalog: Streams, table_id: str, partition: Partition, age_min_s: float, held: VacuumContext
-    ) -> None:
+    def __init__(self, context: VacuumContext, partition: Partition) -> None:
+        catalog = context.catalog
         self.partition = partition
-        self._held = held
+        self._context = context
         self._store: ObjectStore = catalog.store
-        paths = TablePaths.of(table_id).stream(partition)
+        paths = TablePaths.of(context.table_id).stream(partition)
         self._log = StreamLog(catalog.store, paths, catalog.log_limits, catalog.wait)
         self._paths = self._log.paths
-        self._age_min_s = age_min_s
+        self._age_min_s = context.age_min_s
         self._count_from(catalog.clock())
 
     def _count_from(self, now_s: float) -> None:
@@ -171,10 +170,11 @@ class _Vacuum:
 
     def _count_by_store(self) -> None:
         """Let ages count by the store's clock, if this machine's disagrees with it."""
-        self._count_from(self._held.now_s(self._paths.fresh("data", ".json")))
+        self._count_from(self._context.now_s(self._paths.fresh("data", ".json")))
 
-    def collect(self, dry_run: bool, full: bool) -> VacuumResult:
+    def collect(self, full: bool) -> VacuumResult:
         """List; read what is reached; refuse a doubtful log; fence dead sessions; delete; leave a mark."""
+        dry_run = self._context.dry_run
         log, mark = self._log, None if full else self._mark()
         listing = StreamListing.of(self._store, self._paths, self._old_s)
         if mark and mark.is_current(listing.all.values(), self._old_s):
@@ -195,7 +195,7 @@ class _Vacuum:
         ]
         held = list[ObjectStat]()
         if old:
-            names = self._held.names()
+            names = self._context.names()
             held = [stat for stat in old if file_name(stat.path) in names]
             old = [stat for stat in old if file_name(stat.path) not in names]
         doubtful = [stat for stat in old if stat.modified_s > trusted_s]
@@ -203,7 +203,7 @@ class _Vacuum:
             (
                 *(stat for stat in old if stat.modified_s <= trusted_s),
                 *superseded_checkpoints(listing, evidence, chain.tails.keys()),
-                *self._held.replaced_bookmarks(self._old_s),
+                *self._context.replaced_bookmarks(self._old_s),
                 *self._forgotten_lists(listing, chain),
             ),
             *unreached_logs(log.objects, listing, evidence, chain),
@@ -241,7 +241,7 @@ class _Vacuum:
     def _forgotten_lists(self, listing: StreamListing, chain: Chain) -> list[ObjectStat]:
         """Lists of the files of versions that nobody may read any more, for other engines."""
         retained = {state.version for state in chain.retained}
-        lists = self._held.version_lists(self.partition)
+        lists = self._context.version_lists(self.partition)
         return [stat for stat in lists if listing.is_old(stat) and listed_version(stat.path) not in retained]
 
     def _unfinished(self) -> list[ObjectStat]:
