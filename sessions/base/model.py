@@ -3,7 +3,7 @@
     job-runs/run-1/run/…                       JobRun: its document, state and lease; replaced by compare-and-swap
     job-runs/run-1/sessions/day=2024-01-01/…   JobRunSession: one partition, its plan, progress and outcome; likewise
     job-runs/run-1/events/…                    each event once
-    dispatchers/host-7.4711.…json              DispatcherSign: a dispatcher and when it last said that it works
+    dispatchers/host-7.4711.…json              DispatcherSign: a dispatcher; written anew while it works
 
 A job run that was claimed for the third time, with one session under way:
 
@@ -349,8 +349,10 @@ class JobRun:
 
 @dataclass(frozen=True, slots=True)
 class DispatcherSign:
-    """One dispatcher that shares the state. `job_run_ids`: job runs that it holds. `launchers`: those that it has.
-    `allow`: the catalogs that documents may name; None: an earlier release does not say.
+    """One dispatcher that shares the state, and works since the store last changed this object.
+
+    `job_run_ids`: job runs that it holds. `launchers`: those that it has. `allow`: the catalogs that documents may
+    name; None: an earlier release does not say. `said_s` is its own clock's time: earlier releases need the field.
     """
 
     owner: str

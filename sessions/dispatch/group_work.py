@@ -21,7 +21,6 @@ from sessions.base.model import JobRunSession
 from sessions.base.troubles import Cause
 from sessions.dispatch.asking import asking, each
 from sessions.dispatch.delays import Delays
-from sessions.dispatch.forecast import JobRunForecast
 from sessions.dispatch.held_group import HeldGroup
 from sessions.dispatch.log_keeper import LogKeeper
 from sessions.dispatch.looks import Looks
@@ -53,7 +52,6 @@ class GroupWork:
 
     held: HeldJobRun
     means: Means
-    forecast: JobRunForecast
     looks: Looks
     retries: Retries
     delays: Delays

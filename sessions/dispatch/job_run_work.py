@@ -107,7 +107,7 @@ class JobRunWork:
         limits = means.admission.limits
         attempts = SessionAttempts(held, instruction, policy=means.policy, clock=means.clock, limits=limits)
         retries, wait_s = Retries(attempts, means), instruction.engine_settings().ray_wait_s
-        return GroupWork(held, means, self._forecast, self._looks, retries, Delays(held.state), wait_s)
+        return GroupWork(held, means, self._looks, retries, Delays(held.state), wait_s)
 
     def _round(self, work: GroupWork) -> None:
         """Look after each group once."""

@@ -19,9 +19,8 @@ from sessions.planning.parts import MERGED, PART_OF_MERGE, PART_OF_TERM, WHOLE
 BUFFER = 1.10
 """The paper's: a session keeps its expected SLA if it takes at most a tenth longer."""
 
-WAITS = ("busiest", "request", "start")
-"""What wall seconds are made of: CPU seconds of the busiest slot, requests that wait for each other, cold starts."""
 FIRST_WAITS = np.array([1.0, 0.03, 0.02])
+"""Wall seconds of each CPU second of the busiest slot, of each request that waits for another, of a cold start."""
 
 SHIPPED = np.array([FIRST_RATES[term] for term in TERMS])
 WALL = "wall"
@@ -32,7 +31,7 @@ Levels = Mapping[tuple[str, str], float]
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """Rates made ready: CPU seconds by term, wall seconds by WAITS, factors by table; and the bounds of both."""
+    """Rates made ready: CPU seconds by term, wall seconds as FIRST_WAITS has them, factors by table; and the bounds."""
 
     rates: Vector = field(default_factory=lambda: SHIPPED)
     waits: Vector = field(default_factory=lambda: FIRST_WAITS)

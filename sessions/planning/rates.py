@@ -105,7 +105,7 @@ def _seconds(seen: Sequence[Observation], works: Sequence[tuple[float, ...]], ra
 def _wall_rates(
     seen: Sequence[Observation], age: Vector, waited: Vector
 ) -> tuple[Vector, dict[tuple[str, str], float]]:
-    """The wall seconds of each of WAITS, and factors by stream. They include how slow all sessions were lately."""
+    """Wall seconds, as FIRST_WAITS has them, and factors by stream. They include how slow all sessions were lately."""
     took = np.log([session.seconds for session in seen])
     fit = Fit([(session.stream, WALL) for session in seen], age, np.ones(len(seen)))
     factors, of_streams = fit.of(waited * FIRST_WAITS, took)

@@ -58,8 +58,8 @@ Seconds = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
 Times = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(gt=0, le=1)]
-_OF_STREAMS = frozenset({"deltas", "delta_rows", "delta_bytes", "oldest_delta_age"})
-_OF_ICEBERG = frozenset(
+_CONDITIONS_OF_STREAMS = frozenset({"deltas", "delta_rows", "delta_bytes", "oldest_delta_age"})
+_CONDITIONS_OF_ICEBERG = frozenset(
     {
         "delete_files",
         "delete_file_share",
@@ -70,7 +70,7 @@ _OF_ICEBERG = frozenset(
         "compaction_age",
     }
 )
-"""Conditions; the others are for both."""
+"""The other conditions are for both."""
 
 
 class Condition(BaseModel):
@@ -226,7 +226,8 @@ class Policy(BaseModel):
         if self.is_iceberg and (self.preset is not None or self.sealed is not None):
             name = "sealed" if self.preset is None else f"the preset {self.preset}"
             raise ValueError(f"{name} is for delta streams, and {self.catalog[:60]!r} is an Iceberg catalog")
-        others, kind = (_OF_STREAMS, "delta streams") if self.is_iceberg else (_OF_ICEBERG, "Iceberg tables")
+        of_streams, of_iceberg = (_CONDITIONS_OF_STREAMS, "delta streams"), (_CONDITIONS_OF_ICEBERG, "Iceberg tables")
+        others, kind = of_streams if self.is_iceberg else of_iceberg
         for place, condition in enumerate(self.when):
             if wrong := sorted(others & condition.model_fields_set):
                 raise ValueError(

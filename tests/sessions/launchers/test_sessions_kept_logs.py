@@ -122,7 +122,7 @@ def test_a_log_of_which_the_state_has_no_copy_stays_where_it_is(tmp_path, caplog
     launchers.launch(GroupSpec(GROUP, "s", "run-1", "g0.1", 3, "local", "local", "local", 1, 1, 0))
     until(lambda: launchers.status(GROUP).state is GroupState.ENDED, "it was killed")
     group = HeldGroup("g0.1", {}, launched=GROUP, log=LogKeeper(state, launchers, GROUP, "local"))
-    GroupWork(Mock(), Mock(launcher=launchers), *[Mock()] * 4, ray_wait_s=0.0).let_go([group])
+    GroupWork(Mock(), Mock(launcher=launchers), *[Mock()] * 3, ray_wait_s=0.0).let_go([group])
     log = tmp_path / f"{GROUP}.log"
     assert log.exists() is not answers
     assert (f"what {GROUP} printed stays in {log}" in caplog.text) is not answers
