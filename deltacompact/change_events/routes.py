@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from deltacompact.base import compute as pc
 from deltacompact.base.errors import InputError, SchemaError
-from deltacompact.base.model import partition_text
 from deltacompact.change_events.events import Events, Placed
 from deltacompact.tabular import column_types, partition_texts, schemas
 
@@ -68,7 +67,7 @@ class Routes:
         """Raise InputError where a partition's text is no value of the type: then no reader could read both."""
         field = pa.field(name, type_)
         for text in self._texts.get(name, ()):
-            if _value(text, field) is None:
+            if partition_texts.value_of(text, field) is None:
                 raise InputError(
                     f"{origin}: partition column {name!r} is {type_}, which partition {name}={text} of the table does "
                     f"not fit: {_REMEDY}, such as a string"
@@ -78,29 +77,13 @@ class Routes:
         """The text of the partition of each value. Raises InputError for a value without one certain text."""
         known = self._texts.setdefault(name, {})
         field = pa.field(name, values.type)
-        if column_types.is_string(values.type):
-            said = dict[object, list[str]]()
-        else:
-            said = _spelled([(text, _value(text, field)) for text in known])
+        said: dict[object, list[str]] = {}
+        for text in known if not column_types.is_string(values.type) else ():
+            if (value := partition_texts.value_of(text, field)) is not None:
+                said.setdefault(value, []).append(text)
         found = [_text(value, field, said.get(value, ())) for value in values]
         known.update(dict.fromkeys(text for text in found if text is not None))
         return found
-
-
-def _spelled(texts: Sequence[tuple[str, pa.Scalar | None]]) -> dict[object, list[str]]:
-    """The texts that say a value."""
-    spelled: dict[object, list[str]] = {}
-    for text, value in texts:
-        if value is not None:
-            spelled.setdefault(value, []).append(text)
-    return spelled
-
-
-def _value(text: str, field: pa.Field) -> pa.Scalar | None:
-    try:
-        return partition_texts.partition_scalar(text, field)
-    except SchemaError:
-        return None
 
 
 def _text(value: pa.Scalar, field: pa.Field, known: Sequence[str]) -> str | None:
@@ -110,11 +93,4 @@ def _text(value: pa.Scalar, field: pa.Field, known: Sequence[str]) -> str | None
         raise InputError(f"partition column {field.name!r}: partitions {shown} are both {value}: write it as a string")
     if known:
         return known[0]
-    try:
-        text = partition_text(value)
-        if text is None or partition_texts.partition_scalar(text, field).equals(value):
-            return text
-    except InputError:
-        pass
-    why = partition_texts.NO_NAN if partition_texts.is_nan(value) else f"{field.type} values cannot name partitions"
-    raise InputError(f"partition column {field.name!r}: {why}")
+    return partition_texts.usual_text(value, field)

@@ -3,16 +3,19 @@
 day='2026-11-01', column day date32     the rows of a file without the column get 2026-11-01
 day='2026-11-01', a row has 11-02       refused: the column disagrees with the partition's value
 day='monday', column day date32         refused: the value does not fit date32
+day='01', nobody knows a column day     may be the value of day='1', of day='1.0' and of day='true'
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
+import numpy as np
 import pyarrow as pa
 
-from deltacompact.base.errors import SchemaError
-from deltacompact.base.model import Partition
+from deltacompact.base.errors import InputError, SchemaError
+from deltacompact.base.model import Partition, partition_text
 from deltacompact.tabular.column_types import plain_type
 from deltacompact.tabular.conversion import converted_column
 
@@ -38,11 +41,58 @@ def is_nan(value: pa.Scalar) -> bool:
     return bool(pa.types.is_floating(value.type) and value.is_valid and value.as_py() != value.as_py())
 
 
+def fitting_scalar(text: str | None, field: pa.Field) -> pa.Scalar:
+    """A partition value, as above. Raises SchemaError for NaN, too."""
+    value = partition_scalar(text, field)
+    if is_nan(value):
+        raise SchemaError(f"partition value {text!r} of column {field.name!r} is NaN, which equals no value")
+    return value
+
+
 def check_fit(partition: Partition, columns: pa.Schema) -> None:
     """Raises SchemaError if a value of the partition does not fit the column of its name."""
     for name, text in partition.values:
         if name in columns.names:
-            partition_scalar(text, columns.field(name))
+            fitting_scalar(text, columns.field(name))
+
+
+def value_of(text: str | None, field: pa.Field) -> pa.Scalar | None:
+    """The value of a text. None: it is no value of the type."""
+    try:
+        return fitting_scalar(text, field)
+    except SchemaError:
+        return None
+
+
+def usual_text(value: pa.Scalar, field: pa.Field) -> str | None:
+    """The text that names the partition of a value, from which every reader gets the value back.
+
+    Raises InputError for a value that cannot name a partition.
+    """
+    try:
+        text = partition_text(value)
+        if text is None or partition_scalar(text, field).equals(value):
+            return text
+    except (InputError, OverflowError, ValueError):  # bytes; dates before the year 1
+        pass
+    why = NO_NAN if is_nan(value) else f"{field.type} values cannot name partitions"
+    raise InputError(f"partition column {field.name!r}: {why}")
+
+
+def likely_value(text: str | None) -> float | datetime | str | None:
+    """What a text may mean: texts that are one value of some type are one here. So are some others."""
+    if text is None:
+        return None
+    try:
+        number = float({"true": "1", "false": "0"}.get(text.lower(), text))
+        return number if number.is_integer() else float(np.float32(number))
+    except ValueError:
+        pass
+    try:
+        time = datetime.fromisoformat(text)
+        return time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time
+    except (ValueError, OverflowError):
+        return text
 
 
 def check_partition_values(table: pa.Table, partition: Partition, path: str) -> None:

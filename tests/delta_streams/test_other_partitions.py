@@ -1,5 +1,6 @@
 """The first files of a partition fit the other partitions, so that the table can be read as a whole."""
 
+import contextlib
 import datetime
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
@@ -155,7 +156,9 @@ def test_a_refused_partition_value_is_named_and_begins_nothing(catalog):
     orders = catalog.create_table("orders", ["day"], ["id"])
     orders.append(pa.table({"id": [1], "day": [1]}), {"day": "1"})
     before = {stat.path for stat in catalog.store.list("")}
-    with pytest.raises(SchemaError, match="value 'x' does not fit int64, the type of column 'day' in partition day=1"):
+    with pytest.raises(
+        SchemaError, match="value 'x' does not fit int64, the type of column 'day' in other partitions, so"
+    ):
         orders.append(pa.table({"id": [1]}), {"day": "x"})
     assert {stat.path for stat in catalog.store.list("")} == before
     others = catalog.create_table("others", ["day"], ["id"])
@@ -386,6 +389,98 @@ def test_a_partition_that_was_never_begun_is_in_nobodys_way():
         orders.append(rows, {"p": "001"})
 
 
+HISTORIES = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["1", "01", "1.0", "true", "7", "3000000000", "x", "nan", "2026-11-27", "2026-11-27 00:00:00", None]
+        ),
+        st.sampled_from([None, *[pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.date32(), pa.timestamp("us")]]),
+        st.sampled_from(["upsert", "upsert", "delete"]),
+    ),
+    min_size=2,
+    max_size=7,
+)
+
+
+@given(HISTORIES, st.sampled_from([None, None, "id long", "id long, day long"]), st.booleans(), st.booleans())
+def test_whatever_was_taken_can_be_read_and_each_value_has_one_partition(history, declared, by_one_process, hourly):
+    """Partitions were taken where the compared one lacked the column, where the first files were deletes, and where
+    the type was a declared one: nobody could read the table, or a key lived in two partitions."""
+    store = MemoryStore()
+    one = deltacompact.DeltaStreamCatalog(store)
+    one.create_table("orders", ["day", "hour"] if hourly else ["day"], ["id"], columns=declared)
+    for text, type_, operation in history:
+        orders = (one if by_one_process else deltacompact.DeltaStreamCatalog(store)).table("orders")
+        rows = {"id": [1]}
+        with contextlib.suppress(pa.ArrowInvalid):
+            rows |= {"day": pa.array([text]).cast(type_)} if type_ is not None else {}
+        with contextlib.suppress(SchemaError):
+            orders.append(pa.table(rows), {"day": text} | ({"hour": "0"} if hourly else {}), operation=operation)
+        read = orders.read()
+        days = read["day"].to_pylist() if "day" in read.column_names else []
+        assert len(days) == len(set(days))
+
+
+@pytest.mark.parametrize(
+    ("steps", "refused"),
+    {
+        "a partition that lacks the column came last": (
+            [("1", [1], "upsert"), ("5", None, "upsert"), ("01", None, "upsert")],
+            "partition day=01 has the value of partition day=1, in another text: append to that one",
+        ),
+        "the column comes later": (
+            [("1", None, "upsert"), ("01", None, "upsert"), ("2", [2], "upsert")],
+            "'day' is int64 here, and partitions day=01 and day=1 have one value of it, so a key could live in both",
+        ),
+        "it comes to one of the two": (
+            [("1", None, "upsert"), ("01", None, "upsert"), ("1", [1], "upsert")],
+            "'day' is int64 here, and partitions day=01 and day=1 have one value of it, so a key could live in both",
+        ),
+        "deletes come first": (
+            [("1", [1], "upsert"), ("01", None, "delete")],
+            "partition day=01 has the value of partition day=1, in another text: append to that one",
+        ),
+        "NaN, before the column": (
+            [("nan", None, "upsert"), ("1.5", [1.5], "upsert")],
+            "partition value 'nan' of column 'day' is NaN, which equals no value here, so the table could not be read",
+        ),
+        "NaN, after it": (
+            [("1.5", [1.5], "upsert"), ("nan", None, "upsert")],
+            "partition value 'nan' of column 'day' is NaN, which equals no value in other partitions, so the table",
+        ),
+        "a longer number than those of the narrow column": (
+            [("1", pa.array([1], pa.int32()), "upsert"), ("2", None, "upsert"), ("3000000000", None, "upsert")],
+            "partition value '3000000000' does not fit int32, the type of column 'day' in other partitions, so",
+        ),
+    }.values(),
+)
+@pytest.mark.parametrize("by_one_process", [False, True])
+def test_the_last_partition_is_refused_by_its_value(steps, refused, by_one_process):
+    store = MemoryStore()
+    one = deltacompact.DeltaStreamCatalog(store)
+    one.create_table("orders", ["day"], ["id"])
+    for place, (day, values, operation) in enumerate(steps, 1):
+        orders = (one if by_one_process else deltacompact.DeltaStreamCatalog(store)).table("orders")
+        refusing = pytest.raises(SchemaError, match=refused) if place == len(steps) else contextlib.nullcontext()
+        with refusing:
+            orders.append(
+                pa.table({"id": [1]} | ({"day": values} if values else {})), {"day": day}, operation=operation
+            )
+
+
+@pytest.mark.parametrize("first", ["upsert", "delete"])
+def test_a_value_that_does_not_fit_the_declared_column_is_refused_for_rows(first):
+    """There was no other partition that had the column, or the partition itself had the declared one."""
+    store = MemoryStore()
+    deltacompact.DeltaStreamCatalog(store).create_table("orders", ["day"], ["id"], columns="id long, day long")
+    refused = pytest.raises(SchemaError, match=r"^partition value 'x' does not fit int64, the type of column 'day'$")
+    for operation in dict.fromkeys([first, "upsert"]):
+        with refused if operation == "upsert" else contextlib.nullcontext():
+            orders = deltacompact.DeltaStreamCatalog(store).table("orders")
+            orders.append(pa.table({"id": [1]}), {"day": "x"}, operation=operation)
+    assert orders.read().num_rows == 0
+
+
 def test_threads_begin_partitions_side_by_side():
     """One of them went through the partitions while another one added its own."""
     spellings, types = Spellings(), {"p": pa.int64()}
@@ -393,11 +488,11 @@ def test_threads_begin_partitions_side_by_side():
     news = [Partition((("p", str(20_000 + number % 10)),)) for number in range(40)]
 
     def begun(new):
-        return spellings.other(new, types, 1e9, pytest.fail, pytest.fail)
+        return spellings.others(new, types, 1e9, pytest.fail)
 
     with ThreadPoolExecutor(8) as threads:
-        assert list(threads.map(begun, news)) == [None] * 40
-    assert spellings.other(Partition((("p", "07"),)), types, 1e9, list, lambda known: True) is not None
+        assert list(threads.map(begun, news)) == [[]] * 40
+    assert spellings.others(Partition((("p", "07"),)), types, 1e9, list) == [Partition((("p", "7"),))]
 
 
 @pytest.mark.parametrize(

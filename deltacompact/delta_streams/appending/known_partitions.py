@@ -16,8 +16,8 @@ import pyarrow as pa
 from deltacompact.base.data_file import DataFile
 from deltacompact.base.model import ContentType
 from deltacompact.change_events.routes import Routes
+from deltacompact.delta_streams.appending.other_partitions import key_types
 from deltacompact.delta_streams.appending.stream_fit import StreamFit
-from deltacompact.tabular import column_types
 
 _PARTITIONS_ASKED = 8
 """The files of at most so many partitions are asked for types: each costs requests, and a table may have thousands."""
@@ -55,9 +55,7 @@ def known_partitions(fit: StreamFit, routed: Sequence[str]) -> KnownPartitions:
     columns, types = pa.schema([]), dict[str, pa.DataType]()
     for number, table in enumerate(chain(asked, [fit.declared_columns])):
         columns = columns if number else table
-        for field in table:
-            if field.name in routed and field.name not in types and not pa.types.is_null(field.type):
-                types[field.name] = column_types.plain_type(field.type)
+        types = key_types(table, routed) | types
         if len(types) == len(routed):
             break
     texts = {name: [text for p in partitions if (text := dict(p.values)[name]) is not None] for name in routed}

@@ -6,6 +6,8 @@
     day=a    gets code int64               day=b, too, later: code string is refused
     day=a    has at timestamp[us], 9999    day=b: at timestamp[ns], which ends in 2262, is refused
     day=1    has day int64                 day=x is refused: rows without the column would get its value
+                                           day=01 is refused: a key could live in both
+    day=1, day=01 without a column day     day=2: day int64 is refused for the same reason
 
 Of a partition that has a stream, only what is new is compared with others (new_columns.adding_to): columns, fields of
 structs, types that become wider, far values. The types of other columns may have changed in the meantime.
@@ -13,9 +15,9 @@ structs, types that become wider, far values. The types of other columns may hav
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, tee
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -25,6 +27,7 @@ from deltacompact.base.errors import SchemaError
 from deltacompact.base.model import Partition
 from deltacompact.delta_streams.appending.shape import StreamShape
 from deltacompact.delta_streams.paths import TablePaths
+from deltacompact.delta_streams.spellings import Spellings
 from deltacompact.tabular import column_types, far_values, partition_texts, schemas
 
 if TYPE_CHECKING:
@@ -36,7 +39,10 @@ _COMPARED_MAX = 8
 """With how many of the last partitions files are compared, if these lack a part of what is new: each costs requests."""
 _AS_A_WHOLE = "so the table could not be read as a whole"
 _OTHER_VALUE = "give the partition another value, or write into another table"
-_LIKELY = (pa.null(), pa.int64(), pa.date32(), pa.timestamp("us"), pa.float64(), pa.bool_(), pa.string())
+_LIKELY = (
+    *(pa.null(), pa.int32(), pa.int64(), pa.date32(), pa.timestamp("s"), pa.timestamp("us")),
+    *(pa.float64(), pa.bool_(), pa.string()),
+)
 _AS_TEXT = "write the column as text, leave it out, or write into another table"
 
 
@@ -54,13 +60,13 @@ class OtherPartitions:
         paths, keys = TablePaths.of(self.table_id), self.catalog.known_table(self.table_id).partition_keys
         stats = self.catalog.store.list(paths.partitions) if keys else ()
         found = [mark for stat in stats if (mark := paths.partition_of(stat.path, keys)) is not None]
-        self.catalog.spellings(self.table_id).remember(found, self.catalog.clock())
+        self._spellings.remember(found, self.catalog.clock())
         return [partition for partition in reversed(found) if partition != self.partition]
 
     def with_columns(self, partitions: Sequence[Partition]) -> Iterator[tuple[Partition, StreamShape]]:
         """Those of these partitions that have upserts, and their shapes, lazily: each costs requests."""
         for partition in partitions:
-            if self.catalog.log(self.table_id, partition).exists() and len((shape := self.shape_of(partition)).rows):
+            if self._exists(partition) and len((shape := self.shape_of(partition)).of_files):
                 yield partition, shape
 
     @property
@@ -69,74 +75,149 @@ class OtherPartitions:
         return next((shape.rows for _, shape in self.with_columns(self.listed())), pa.schema([]))
 
     def check_fit(self, files: Sequence[DataFile], begins: bool) -> None:
-        """Raise SchemaError if a read could not unite files with the last partitions: first ones, or what they add.
+        """Raise SchemaError if a read could not unite upserts with the last partitions: first ones, or what they add.
 
-        Columns that this process knows to fit pass without a request, so not each of a thousand new partitions
-        asks. Only the store can refuse them, because another process may have created the table anew. A partition that
-        lacks a part of them does not decide. If files fit one of two partitions, these do not fit each other: then the
-        table cannot be read as a whole anyway, and its writers go on.
+        Columns and values that this process knows to fit pass without a request, so not each of a thousand new
+        partitions asks. Only the store can refuse them, because another process may have created the table anew.
 
-        `begins`: these are the first rows, so the partition's value must fit the columns that others have for it. If
-        another one has no such column, and a value of the same kind, this fits too.
+        `begins`: the partition, or its rows, begin here. So its value must fit the columns that others have for it, and
+        must be none of another partition in another text: a key could live in both.
         """
-        known, begins = self.catalog.fitting_columns(self.table_id), begins and bool(files)
-        if _has(known, files) and _misfit(files, known, ()) is None and not (begins and _unfit(self.partition, known)):
+        if self._is_known_to_fit(files, begins):
             return
-        refusals, columns, seen, listed = list[SchemaError](), pa.schema([]), set[str](), self.listed()
-        for partition, shape in islice(self.with_columns(listed), _COMPARED_MAX):
-            refusal = None
+        listed = self.listed()
+        compared, asked = tee(islice(self.with_columns(listed), _COMPARED_MAX))
+        columns = self._joining(files, compared)
+        said = self._key_types_of(files)
+        known = self._known_key_types(asked, said, begins)
+        brought = {name: (type_, file) for name, (type_, file) in said.items() if name not in known}
+        self._check_values(bool(files) and begins, known, brought, listed)
+        types = {name: type_ for name, (type_, _) in said.items()} | known
+        self._check_spellings(begins, types, brought)
+        fitting = [field for field in schemas.union(files, columns) if field.name not in self.partition.names]
+        self.catalog.remember_fitting(
+            self.table_id, pa.schema([*fitting, *types.items(), *_likely(self.partition, types)])
+        )
+
+    def _is_known_to_fit(self, files: Sequence[DataFile], begins: bool) -> bool:
+        known = self.catalog.fitting_columns(self.table_id)
+        if not _has(known, files) or _misfit(files, known, ()) is not None:
+            return False
+        return not begins or not (
+            set(self.partition.names).difference(known.names)
+            or _unfit(self.partition, known)
+            or self._spelled_otherwise(key_types(known, self.partition.names))
+        )
+
+    def _joining(self, files: Sequence[DataFile], compared: Iterable[tuple[Partition, StreamShape]]) -> pa.Schema:
+        """The columns of the last partition that files fit. Raises SchemaError if they do not fit the last ones.
+
+        A partition that lacks a part of them does not decide. If files fit one of two partitions, these do not fit each
+        other: then the table cannot be read as a whole anyway, and its writers go on.
+        """
+        refusals, columns = list[SchemaError](), pa.schema([])
+        for partition, shape in compared:
             if (misfit := _misfit(files, shape.rows, shape.far.known)) is not None:
-                refusal = _refusal(*misfit, partition, shape.rows)
-            elif begins and (unfit := _unfit(self.partition, shape.rows)) and not self._unfit_rows(listed, shape.rows):
-                refusal = SchemaError(f"{unfit} in partition {partition}, {_AS_A_WHOLE}: {_OTHER_VALUE}")
-            if refusal is not None:
-                refusals.append(refusal)
+                refusals.append(_refusal(*misfit, partition, shape.rows))
                 if len(refusals) == _REFUSING_MAX:
                     break
                 continue
             columns = shape.rows
-            seen.update(columns.names)
-            if _has(columns, files) and not (begins and _unfit(self.partition, _likely(partition, seen))):
-                refusals.clear()
-                break
+            if _has(columns, files):
+                return columns
         if refusals:
             raise refusals[0]
-        self._check_values([file for file in files if file.rows], seen, listed)
-        fitting = schemas.union(files, columns)
-        likely = _likely(self.partition, fitting.names)
-        self.catalog.remember_fitting(self.table_id, pa.schema([*fitting, *likely]))
+        return columns
 
-    def check_spelling(self) -> None:
-        """Raise SchemaError if this partition, a new one, has the value of another one in another text: a key could
-        live in both. The type of the column is that of the last partition, or of the first files."""
-        columns = schemas.decided_types(self.catalog.fitting_columns(self.table_id))
-        types = {name: column_types.plain_type(columns[name]) for name in self.partition.names if name in columns}
-        types = {name: type_ for name, type_ in types.items() if not column_types.is_string(type_)}
-        if not types:
-            return
-        catalog, table_id = self.catalog, self.table_id
-        spellings, now_s = catalog.spellings(table_id), catalog.clock()
-        exists = lambda partition: catalog.log(table_id, partition).exists()  # noqa: E731
-        other = spellings.other(self.partition, types, now_s, self.listed, exists)
-        if other is not None:
+    def _key_types_of(self, files: Sequence[DataFile]) -> dict[str, tuple[pa.DataType, DataFile]]:
+        """The types of the partition columns that files with rows have, and which file has each."""
+        found: dict[str, tuple[pa.DataType, DataFile]] = {}
+        for file in [file for file in files if file.rows]:
+            found = {
+                name: (type_, file) for name, type_ in key_types(file.schema, self.partition.names).items()
+            } | found
+        return found
+
+    def _known_key_types(
+        self,
+        asked: Iterable[tuple[Partition, StreamShape]],
+        said: Mapping[str, tuple[pa.DataType, DataFile]],
+        begins: bool,
+    ) -> dict[str, pa.DataType]:
+        """The types that the files of the last partitions have for the partition columns; wider, where files `said` so.
+
+        A column that these files lack, too, may stay unknown if it decides nothing: the value is of the same kind as
+        that of another partition without the column, and no partition may have it in another text.
+        """
+        wanted = [name for name in self.partition.names if begins or name in said]
+        known: dict[str, pa.DataType] = {}
+        for partition, shape in asked if wanted else ():
+            known = key_types(shape.of_files, wanted) | known
+            unknown = set(wanted).difference(known)
+            if not unknown or (
+                unknown.isdisjoint(said)
+                and not _unfit(self.partition, _likely(partition, known))
+                and not self._spelled_otherwise(known)
+            ):
+                break
+        for name in known.keys() & said.keys():
+            known[name] = column_types.widened(known[name], said[name][0]) or known[name]
+        return known
+
+    def _check_values(
+        self,
+        begins: bool,
+        known: Mapping[str, pa.DataType],
+        brought: Mapping[str, tuple[pa.DataType, DataFile]],
+        listed: Sequence[Partition],
+    ) -> None:
+        """Raise SchemaError if the value of a partition with rows is none of the type of its column: of this one, or of
+        another one, whose files lack the column."""
+        columns = pa.schema(list(known.items()))
+        if begins and (unfit := _unfit(self.partition, columns)) and not self._unfit_rows(listed, columns):
+            raise SchemaError(f"{unfit} in other partitions, {_AS_A_WHOLE}: {_OTHER_VALUE}")
+        for name, (type_, file) in brought.items():
+            if unfit := self._unfit_rows(listed, pa.schema([(name, type_)])):
+                raise SchemaError(f"{file.path}: {unfit} here, {_AS_A_WHOLE}: {_AS_TEXT}")
+
+    def _check_spellings(
+        self, begins: bool, types: Mapping[str, pa.DataType], brought: Mapping[str, tuple[pa.DataType, DataFile]]
+    ) -> None:
+        """Raise SchemaError if this partition has the value of another one in another text; or two others have, if
+        files bring the column.
+
+        A column that no file has is of the declared type, or else text.
+        """
+        declared = key_types(self.catalog.remembered_table(self.table_id).columns or (), self.partition.names)
+        types = {**dict.fromkeys(self.partition.names, pa.string()), **declared, **types}
+        if begins and (other := self._spelled_otherwise(types)) is not None:
             raise SchemaError(
                 f"partition {self.partition} has the value of partition {other}, in another text: append to that one, "
                 "or a key could live in both"
             )
+        for partitions in self._spellings.alike(types) if brought else ():
+            if len(found := list(islice(filter(self._exists, partitions), 2))) == 2:
+                name, (type_, file) = next(iter(brought.items()))
+                raise SchemaError(
+                    f"{file.path}: column {name!r} is {type_} here, and partitions {found[0]} and {found[1]} have one "
+                    f"value of it, so a key could live in both: {_AS_TEXT}"
+                )
 
-    def _check_values(self, files: Sequence[DataFile], seen: Collection[str], listed: Sequence[Partition]) -> None:
-        """Raise SchemaError if files bring a partition column, which is none of the `seen` ones, and its type does not
-        fit the value of another partition with rows."""
-        for schema, file in {file.schema: file for file in files}.items():
-            brought = pa.schema([field for field in schema if field.name not in seen])
-            if unfit := self._unfit_rows(listed, brought):
-                raise SchemaError(f"{file.path}: {unfit} here, {_AS_A_WHOLE}: {_AS_TEXT}")
+    def _spelled_otherwise(self, types: Mapping[str, pa.DataType]) -> Partition | None:
+        """The partition that has the value of this one in another text; of unknown types: that may have it."""
+        others = self._spellings.others(self.partition, types, self.catalog.clock(), self.listed)
+        return next(filter(self._exists, others), None)
+
+    @property
+    def _spellings(self) -> Spellings:
+        return self.catalog.spellings(self.table_id)
+
+    def _exists(self, partition: Partition) -> bool:
+        return self.catalog.log(self.table_id, partition).exists()
 
     def _unfit_rows(self, partitions: Sequence[Partition], columns: pa.Schema) -> str:
         """Why the value of one of these partitions, which has rows, does not fit the column of its name. Empty: all
         fit."""
-        if not any(name in columns.names for name in self.partition.names):
-            return ""
         unfit = [partition for partition in partitions if _unfit(partition, columns)]
         return next((_unfit(partition, columns) for partition, _ in self.with_columns(unfit)), "")
 
@@ -150,17 +231,25 @@ def _unfit(partition: Partition, columns: pa.Schema) -> str:
     return ""
 
 
-def _likely(partition: Partition, seen: Collection[str]) -> pa.Schema:
-    """The likely types of the partition columns that no file has been `seen` to have: the first that the value fits."""
+def key_types(columns: pa.Schema, names: Collection[str]) -> dict[str, pa.DataType]:
+    """The types that these columns give to partition keys."""
+    types = schemas.decided_types(columns).items()
+    return {
+        name: column_types.plain_type(type_) for name, type_ in types if name in names and not pa.types.is_null(type_)
+    }
+
+
+def _likely(partition: Partition, known: Collection[str]) -> pa.Schema:
+    """The likely types of the partition columns whose types are not `known`: the first that the value fits."""
     return pa.schema(
         schemas.promised_field(name, next(type_ for type_ in _LIKELY if _is_of(text, type_)))
         for name, text in partition.values
-        if name not in seen
+        if name not in known
     )
 
 
 def _is_of(text: str | None, type_: pa.DataType) -> bool:
-    return not _unfit(Partition((("", text),)), pa.schema([("", type_)]))
+    return partition_texts.value_of(text, pa.field("", type_)) is not None
 
 
 def _refusal(file: DataFile, name: str, far: str, partition: Partition, columns: pa.Schema) -> SchemaError:

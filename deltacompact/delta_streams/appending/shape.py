@@ -62,6 +62,8 @@ class StreamShape:
     """Operation, whether it has rows, and schema of the previous file: a file of the same kind changes nothing."""
     declared: pa.Schema = _NOTHING
     """The columns whose types the table declares."""
+    of_files: pa.Schema = _NOTHING
+    """The columns of upserts without those that are declared alone, in the types of the files. Empty: no upserts."""
 
     @classmethod
     def of(cls, table: Table) -> StreamShape:
@@ -85,14 +87,15 @@ class StreamShape:
         encoding = self.encoding
         if self.keys is not None:
             encoding = resolve_encoding(self.keys, self.partition_keys, [(operation, file)], encoding)
-        rows, deletes = self.rows, self.deletes
+        rows, deletes, of_files = self.rows, self.deletes, self.of_files
         if operation is OperationType.UPSERT:
             _check_declared(file, self.declared)
             rows = schemas.union([file], self.rows)
+            of_files = schemas.union([file], self.of_files) if self.declared else rows
         else:
             with contextlib.suppress(SchemaError):  # a delete's other columns mean nothing
                 deletes = schemas.union([file], self.deletes)
-        after = replace(self, rows=rows, deletes=deletes, encoding=encoding, last=kind)
+        after = replace(self, rows=rows, deletes=deletes, encoding=encoding, last=kind, of_files=of_files)
         return replace(after, far=self._far_with(operation, file, after._types, measure)) if file.rows else after
 
     def with_files(self, deltas: Iterable[tuple[OperationType, Sequence[DataFile]]], measure: Measure) -> StreamShape:
@@ -185,7 +188,8 @@ def compacted_shape(table: Table, state: StreamState, indexed: Callable[[], Enco
         return shape
     schema = state.compacted.schema
     more = [field for field in shape.declared if field.name not in schema.names]
-    shape = replace(shape, rows=pa.schema([*schema, *more]), far=FarOfStream.of_compacted(state.compacted))
+    far = FarOfStream.of_compacted(state.compacted)
+    shape = replace(shape, rows=pa.schema([*schema, *more]), far=far, of_files=schema)
     if table.keys is None:
         return shape
     typed = [field for field in schema if not pa.types.is_null(field.type) and not schemas.is_promised(field)]

@@ -28,7 +28,7 @@ from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.index.keys import Encoding
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.index.sort_widths import measured_file
-from deltacompact.tabular import schemas
+from deltacompact.tabular import partition_texts, schemas
 from deltacompact.tabular.far_files import with_far_values
 from deltacompact.tabular.published_types import types_of
 
@@ -111,14 +111,16 @@ class StreamFit:
 
     def check_first(self, deltas: Deltas, mode: SchemaMode | None) -> None:
         """Refuse first files of a partition, before anything is begun: those that it would refuse, or that do not fit
-        other partitions, and a partition that has the value of another one."""
+        other partitions, and a partition that has the value of another one. Refuse any upserts where the partition's
+        value does not fit its declared column."""
+        if upserts := _upserts(deltas):
+            partition_texts.check_fit(self._partition, self.declared_columns)
         log = self._catalog.log(self._table_id, self._partition)
         if not log.was_absent and log.exists():
             return
         self.new_columns(deltas, None, mode)
         if self._partition.names:
-            self.others.check_fit(_upserts(deltas), begins=True)
-            self.others.check_spelling()
+            self.others.check_fit(upserts, begins=True)
 
     def adding(self, deltas: Deltas, state: StreamState | None) -> list[DataFile]:
         """The upserts that add to the columns of the stream, with what is new alone."""
@@ -146,9 +148,10 @@ class StreamFit:
                 check_fixed(known, after, declared, file.path, self._table_id)
             new += names if len(columns) else []
             known = after
+        of_files = self._shape(state).of_files
+        if state is not None and self._partition.names and (adding := adding_to(of_files, _upserts(deltas))):
+            self.others.check_fit(adding, begins=not len(of_files))
         if more := adding_to(columns, _upserts(deltas)):
-            if state is not None and self._partition.names:
-                self.others.check_fit(more, begins=not len(columns))
             self.check_published(more, columns)
         return {OperationType.UPSERT: tuple(dict.fromkeys(new))}
 
