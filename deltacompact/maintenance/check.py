@@ -150,7 +150,9 @@ def _file_problem(store: ObjectStore, file: DataFile) -> str | None:
         if not file.managed:
             with files.opened(store, file):
                 pass  # opening it raises if it has changed since the append
-        stored = inspecting.inspect(store, file.path, file.content_type, file.schema, managed=file.managed, logged=file)
+        stored = inspecting.inspect(
+            store, file.path, file.content_type, inspecting.Asked(file.schema), managed=file.managed, logged=file
+        )
     except Exception as error:
         return f"file: {one_line(error)}"
     if (stored.rows, stored.bytes) == (file.rows, file.bytes):

@@ -10,8 +10,8 @@ the types, so every later reader uses the same.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from deltacompact.base.errors import DeltaCompactError, InputError, SchemaError
 from deltacompact.base.limits import READ_LIMITS
 from deltacompact.base.model import ContentType, Partition
 from deltacompact.base.numbers import UNNUMBERED
+from deltacompact.base.table_keys import TableKeys
 from deltacompact.base.wording import columns_shown, text_of
 from deltacompact.storage.objects import Fetches, ObjectStore
 from deltacompact.storage.opening import open_object
@@ -47,31 +48,64 @@ from deltacompact.tabular.text_types import microseconds
 from deltacompact.tabular.units import units_of
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a table asks of a file.
+
+    known        the types of columns, for CSV and JSON
+    partition    the values that the file's partition columns must have
+    keys         key columns: their nulls are counted, and no two texts of CSV may become the same value
+    sorts        sort columns, which get the types that their texts mean
+    exact        columns in which texts with inexact numbers are refused
+    texts        the texts of keys in other files of the same append
+    """
+
+    known: pa.Schema | None = None
+    partition: Partition | None = None
+    keys: Sequence[str] = ()
+    sorts: Sequence[str] = ()
+    exact: Collection[str] = ()
+    texts: inferred_keys.KeyTexts | None = None
+
+    @classmethod
+    def of(
+        cls,
+        keys: TableKeys | None,
+        in_partition: Collection[str],
+        texts: inferred_keys.KeyTexts,
+        known: pa.Schema | None = None,
+        partition: Partition | None = None,
+    ) -> Asked:
+        """What a table with these keys asks. The partition decides the values of the columns `in_partition`."""
+        keys = keys or TableKeys(())
+        return cls(
+            known,
+            partition,
+            [name for name in keys.primary if name not in in_partition],
+            [sort.name for sort in keys.sort if sort.name not in in_partition],
+            keys.columns,
+            texts,
+        )
+
+
 def inspect(
     store: ObjectStore,
     path: str,
     content_type: ContentType,
-    known: pa.Schema | None = None,
-    partition: Partition | None = None,
+    asked: Asked = Asked(),
     *,
     managed: bool = True,
     hashed: bool = False,
-    keys: Sequence[str] = (),
-    sorts: Sequence[str] = (),
-    exact: Iterable[str] = (),
     decoded: bool = False,
-    texts: inferred_keys.KeyTexts | None = None,
     logged: DataFile | None = None,
 ) -> DataFile:
-    """Schema, rows and bytes of a file (number 0). `known` gives types to columns of CSV and JSON.
+    """Schema, rows and bytes of a file (number 0). Raises InputError for a file that is not as it is asked to be.
 
     Of a file that the log has, `logged` tells the unit of times and far values, so that no rows are read for these.
 
-    Nulls are counted in the columns `keys`. Raises InputError for text with inexact numbers in the columns `exact`, or
-    with `keys` whose texts become one, `texts` of other files included. Sort keys in `sorts` get the types they mean.
-    With `partition`, the file's partition columns are checked against its values. A file that is not managed gets a
-    stamp; with `hashed`, the stamp has all that later readers need, and the file must not change meanwhile. With
-    `decoded`, all rows of a local file are decoded, except Parquet pages that are known to decode.
+    A file that is not managed gets a stamp; with `hashed`, the stamp has all that later readers need, and the file must
+    not change meanwhile. With `decoded`, all rows of a local file are decoded, except Parquet pages that are known to
+    decode.
     """
     file_store, name = open_object(store, path)
     with naming(path):
@@ -81,7 +115,7 @@ def inspect(
             if hashed and content_type in UNTYPED and not parquet_read.is_near(source):
                 source = pa.BufferReader(source.read_buffer())  # download once, to parse and to hash
             with _contradicted(file_store, name, content_type):
-                file = _described(source, path, content_type, known, partition, keys, sorts, exact, texts, logged)
+                file = _described(source, path, content_type, asked, logged)
             decodes = content_type in UNTYPED or _decodes(source, file, decoded)
             to_hash = source if hashed and (stat.etag is None or content_type in UNTYPED) else None
             stamp = None if managed else stamps.stamp_of(stat, to_hash)
@@ -138,12 +172,7 @@ def _described(
     source: pa.NativeFile,
     path: str,
     content_type: ContentType,
-    known: pa.Schema | None,
-    partition: Partition | None,
-    keys: Sequence[str],
-    sorts: Sequence[str],
-    exact: Iterable[str],
-    texts: inferred_keys.KeyTexts | None,
+    asked: Asked,
     logged: DataFile | None,
 ) -> DataFile:
     """What an opened file tells of itself."""
@@ -151,7 +180,7 @@ def _described(
     match content_type:
         case ContentType.PARQUET:
             parquet = parquet_read.described(source)
-            file = _of_parquet(source, path, parquet, keys, logged)
+            file = _of_parquet(source, path, parquet, asked.keys, logged)
         case ContentType.ORC:
             from deltacompact.tabular.orc_files import open_orc
 
@@ -166,44 +195,37 @@ def _described(
         case _:
             if not parquet_read.is_near(source):
                 source = pa.BufferReader(source.read_buffer())  # it may be read more than once
-            table = _text(source, path, content_type, known, keys, sorts, exact)
-            file = _of_text(table, path, content_type, partition, keys, exact)
+            table = _text(source, path, content_type, asked)
+            file = _of_text(table, path, content_type, asked)
             if content_type is ContentType.CSV:
-                _check_texts(source, table, path, keys, texts or inferred_keys.KeyTexts.of(known))
+                texts = asked.texts or inferred_keys.KeyTexts.of(asked.known)
+                _check_texts(source, table, path, asked.keys, texts)
             return file
     schemas.check_columns(file.schema, path)
-    return _with_measures(source, file, parquet, partition, keys)
+    return _with_measures(source, file, parquet, asked)
 
 
-def _text(
-    source: pa.NativeFile,
-    path: str,
-    content_type: ContentType,
-    known: pa.Schema | None,
-    keys: Sequence[str],
-    sorts: Sequence[str],
-    exact: Iterable[str],
-) -> pa.Table:
+def _text(source: pa.NativeFile, path: str, content_type: ContentType, asked: Asked) -> pa.Table:
     """The rows of a text. Where a parser's guess would lose something, inferred_keys.py and inferred_numbers.py say
     the types."""
-    table = read_text(source, path, content_type, known, None)
+    table = read_text(source, path, content_type, asked.known, None)
     schemas.check_columns(table.schema, path)
-    guessed = _guessed(table, known)
+    guessed = _guessed(table, asked.known)
 
     def parsed(name: str, type_: pa.DataType) -> pa.Table:
         return read_text(source, path, content_type, pa.schema([(name, type_)]), [name])
 
     unsigned = [
         pa.field(name, inferred_numbers.UNSIGNED)
-        for name in sorted(guessed.difference(exact))
+        for name in sorted(guessed.difference(asked.exact))
         if inferred_numbers.is_unsigned(table[name], partial(parsed, name))
     ]
     coarse = {name: microseconds(table[name]) for name in sorted(guessed)}
     types = unsigned + [pa.field(name, type_) for name, type_ in coarse.items() if type_ is not None]
     if content_type is ContentType.JSON:
-        sorts_only = guessed.intersection(sorts).difference(keys)
-        types += inferred_keys.types_in_json(table, guessed.intersection(keys), sorts_only)
-    given = [field for field in known or () if field.name not in guessed]
+        sorts_only = guessed.intersection(asked.sorts).difference(asked.keys)
+        types += inferred_keys.types_in_json(table, guessed.intersection(asked.keys), sorts_only)
+    given = [field for field in asked.known or () if field.name not in guessed]
     return read_text(source, path, content_type, pa.schema([*given, *types]), None) if types else table
 
 
@@ -223,28 +245,21 @@ def _guessed(table: pa.Table, known: pa.Schema | None) -> set[str]:
     return {*table.column_names} - {*schemas.known_types(known)}
 
 
-def _of_text(
-    table: pa.Table,
-    path: str,
-    content_type: ContentType,
-    partition: Partition | None,
-    keys: Sequence[str],
-    exact: Iterable[str],
-) -> DataFile:
+def _of_text(table: pa.Table, path: str, content_type: ContentType, asked: Asked) -> DataFile:
     """The file of a text with these rows."""
     schemas.check_columns(table.schema, path)
     if content_type is ContentType.CSV and not table.num_rows:
-        _check_header(table.schema.names, path, keys)
+        _check_header(table.schema.names, path, asked.keys)
     _check_text(table)
-    inferred_numbers.check_keys(table, exact, path)
-    if partition:
-        partition_texts.check_partition_values(table, partition, path)
+    inferred_numbers.check_keys(table, asked.exact, path)
+    if asked.partition:
+        partition_texts.check_partition_values(table, asked.partition, path)
     return DataFile(
         *(UNNUMBERED, path, content_type, table.num_rows, 0, table.schema),
         decoded_bytes=int(table.nbytes),
         far=far_values.of_table(table),
-        nulls=null_counts.of_table(table, keys),
-        ranges=key_values.of_table(table, keys),
+        nulls=null_counts.of_table(table, asked.keys),
+        ranges=key_values.of_table(table, asked.keys),
     )
 
 
@@ -267,18 +282,14 @@ def _of_parquet(
 
 
 def _with_measures(
-    source: pa.NativeFile,
-    file: DataFile,
-    parquet: parquet_read.Described | None,
-    partition: Partition | None,
-    keys: Sequence[str],
+    source: pa.NativeFile, file: DataFile, parquet: parquet_read.Described | None, asked: Asked
 ) -> DataFile:
     """The file with its far values and null keys, from its rows where the footer has none; checks its partition."""
-    names = file.schema.names
+    names, partition = file.schema.names, asked.partition
     near = parquet_read.is_near(source)
     named = [name for name in (partition.names if partition else ()) if name in names]
     ranged = far_values.ranged_columns(file.schema) if file.far is None else []
-    counted = [name for name in keys if name in names] if file.nulls is None else []
+    counted = [name for name in asked.keys if name in names] if file.nulls is None else []
     far, nulls = file.far, file.nulls
     wanted = list(dict.fromkeys([*named, *ranged, *counted]))
     if wanted and (near or named):  # a remote file too: a row of another partition would block this partition

@@ -31,7 +31,9 @@ def main() -> None:
             flipped[at] ^= 1 << bit
             (folder / "a").write_bytes(flipped)
             try:
-                given = inspecting.inspect(store, "a", ContentType[kind.upper()], keys=("id", "s"), decoded=True)
+                given = inspecting.inspect(
+                    store, "a", ContentType[kind.upper()], inspecting.Asked(keys=("id", "s")), decoded=True
+                )
                 for _ in files.read(store, given):
                     pass
                 read += 1

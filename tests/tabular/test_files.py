@@ -100,7 +100,7 @@ def test_slices_and_columns(kind):
     table = PLAIN.select(["id", "name", "done"])
     path = f"x{SUFFIX[kind]}"
     store.put(path, written(table, kind))
-    file = inspecting.inspect(store, path, formats.content_type_of(path), table.schema)
+    file = inspecting.inspect(store, path, formats.content_type_of(path), inspecting.Asked(table.schema))
     assert file.rows == 4
     for start in range(4):
         for stop in range(start + 1, 5):

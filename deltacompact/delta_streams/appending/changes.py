@@ -46,11 +46,12 @@ from deltacompact.delta_streams.appending.stream_writer import CommitTerms, Stre
 from deltacompact.storage.certain_put import telling_interrupts
 from deltacompact.storage.identity import is_uri
 from deltacompact.storage.opening import as_uri, open_object
-from deltacompact.tabular import files, formats, inspecting, partition_texts, schemas
+from deltacompact.tabular import files, formats, partition_texts, schemas
 from deltacompact.tabular.avro_files import read_avro
 from deltacompact.tabular.damage import naming
 from deltacompact.tabular.file_text import whole_text
 from deltacompact.tabular.inferred_keys import KeyTexts
+from deltacompact.tabular.inspecting import Asked, inspect
 
 if TYPE_CHECKING:
     from deltacompact.delta_streams.streams import Streams
@@ -225,24 +226,12 @@ class ChangesWriter:
             assert keys is not None
             yield read_messages(text, source, says, known, keys)
             return
-        exact, in_partition = keys.columns if keys else (), self._table.partition_keys
-        named = [name for name in (keys.primary if keys else ()) if name not in in_partition]
-        sorts = [sort.name for sort in (keys.sort if keys else ()) if sort.name not in in_partition]
-        inspected = partial(
-            inspecting.inspect,
-            self._catalog.store,
-            uri,
-            format_,
-            managed=False,
-            exact=exact,
-            keys=named,
-            sorts=sorts,
-            texts=texts,
-        )
-        file = inspected(known)
+        asked = Asked.of(keys, self._table.partition_keys, texts, known)
+        inspected = partial(inspect, self._catalog.store, uri, format_, managed=False)
+        file = inspected(asked)
         if names := self._known_of_table().texts_of(file):
             known = pa.schema([*known, *((name, pa.string()) for name in names)])
-            file = inspected(known)
+            file = inspected(replace(asked, known=known))
         if not file.rows and format_ is ContentType.CSV:  # its header may lack the operation
             yield file.schema.empty_table(), Origin(source)
         for first, table in files.read(self._catalog.store, file):

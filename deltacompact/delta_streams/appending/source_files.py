@@ -18,7 +18,6 @@ from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ContentType, Partition
 from deltacompact.base.table_keys import TableKeys
-from deltacompact.delta_streams.appending.incoming import key_columns
 from deltacompact.delta_streams.appending.sources import canonical_name
 from deltacompact.delta_streams.appending.written_files import discarding
 from deltacompact.delta_streams.paths import StreamPaths, refuse_files_of_other_streams
@@ -28,7 +27,7 @@ from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import as_uri, copy_into
 from deltacompact.tabular import formats, stamps
 from deltacompact.tabular.inferred_keys import KeyTexts
-from deltacompact.tabular.inspecting import inspect
+from deltacompact.tabular.inspecting import Asked, inspect
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +73,10 @@ class SourceFiles:
             self.store,
             path,
             content_type,
-            types,
-            self.partition,
+            Asked.of(self.keys, self.partition.names, self.texts, types, self.partition),
             managed=managed,
             hashed=hashed,
-            keys=key_columns(self.keys, self.partition),
-            sorts=[sort.name for sort in self.keys.sort if sort.name not in self.partition.names] if self.keys else (),
-            exact=self.keys.columns if self.keys else (),
             decoded=True,
-            texts=self.texts,
         )
 
 
