@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # --help imports this module, and must not wait for pyarrow
     import pyarrow as pa
 
 DECODED_TIMES = 4
-"""A stored byte is taken to become about so many in memory, before anything is known of the file."""
+"""While nothing is known of a file, it is taken to need so many times its stored bytes in memory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,9 @@ FORMAT_VERSION = 1
 """The version of everything on disk. Tables with a newer version are refused."""
 
 ICEBERG = "iceberg://"
-"""Of a catalog's URI: the name follows by which PyIceberg's configuration describes it."""
+"""How the URI of an Iceberg catalog begins. Then comes the catalog's name in PyIceberg's configuration."""
 CATALOG_VARIABLE = "DELTACOMPACT_CATALOG"
-"""In the environment: the catalog where none is named."""
+"""The environment variable with the URI of the catalog that is used where no other is named."""
 
 INT64_MAX = 2**63 - 1
 

@@ -44,7 +44,8 @@ class _OfUsers(type):
 class UsersWords(metaclass=_OfUsers):
     """Of this class, and of what it makes, Tab shows a user's words only: never a name with an underscore.
 
-    `_inside`: names without one that only this program needs. `_words`: where those are many, all that are shown.
+    `_inside`: names without an underscore that Tab leaves out, because only this program needs them. `_words`: a class
+    with many such names says instead which names Tab shows.
     """
 
     __slots__ = ()

@@ -26,7 +26,7 @@ class Direction(enum.StrEnum):
 
 
 _WITH_DIRECTION = re.compile(r"(.*\S)\s+(?:asc|desc)(?:ending)?", re.I | re.S)
-"""A sort key as SQL writes it. A column of such a name would be lacking in all rows, and decide nothing."""
+"""A sort key as SQL writes it. No row has a column of such a name, so as a name it would decide nothing."""
 
 
 @dataclass(frozen=True, slots=True)

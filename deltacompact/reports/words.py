@@ -51,12 +51,12 @@ def named_in_line(partition: Mapping[str, str | None]) -> str:
 
 
 def moment(seconds: float) -> str:
-    """A time of UTC, in minutes."""
+    """A time as date, hour and minute, and that it is UTC."""
     return f"{minute(seconds)} UTC"
 
 
 def minute(seconds: float) -> str:
-    """The same under a headline that says so."""
+    """The same without UTC, for a table whose headline says it."""
     try:
         return f"{datetime.fromtimestamp(0, UTC) + timedelta(seconds=seconds):%Y-%m-%d %H:%M}"
     except OverflowError:

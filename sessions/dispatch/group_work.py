@@ -48,7 +48,7 @@ class _LaunchEnd:
 
 @dataclass(frozen=True, slots=True)
 class GroupWork:
-    """The work on the groups of one job run, of which one on Ray waits `ray_wait_s` for workers."""
+    """The work on the groups of one job run. A group on Ray may wait `ray_wait_s` for its workers."""
 
     held: HeldJobRun
     means: Means

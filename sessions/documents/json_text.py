@@ -27,7 +27,7 @@ _ENVELOPES = (
     ({"detail-type", "detail"}, "detail", "the envelope of EventBridge: let its target get $.detail alone (InputPath)"),
     ({"specversion", "data"}, "data", "the envelope of a CloudEvent: send its data alone"),
 )
-"""The fields that tell an envelope, the one that has the document, and what to do."""
+"""The fields by which an envelope is known, the field that holds the document, and what the sender has to change."""
 
 
 def values_in(data: bytes | str) -> Any:
@@ -83,11 +83,11 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_number(name: str) -> None:
-    raise RefusedDocument("", f"the document is not JSON: {name} is no number of it")
+    raise RefusedDocument("", f"the document is not JSON: {name} is no number in JSON")
 
 
 def _number(digits: str) -> int | float:
-    """A whole number. One of thousands of digits, which Python does not convert, is infinite: `of_values` names it."""
+    """A whole number. Python converts no thousands of digits: such a number is infinite here, and refused later."""
     try:
         return int(digits)
     except ValueError:
