@@ -145,15 +145,8 @@ class RayExecutor:
     def get(self, handle: Handle) -> Any:
         try:
             return ray.get(handle)
-        except ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, Exception):  # keep its class and message; the worker's traceback is the cause
-                raise error.cause from error
-            raise DeltaCompactError(f"a task failed: {str(error).strip().splitlines()[-1]}") from error
-        except ray.exceptions.OutOfMemoryError as error:
-            raise DeltaCompactError("a task ran out of memory: plan smaller ones (memory_per_task_bytes)") from error
         except ray.exceptions.RayError as error:
-            reason = text_of(error)[:200]
-            raise StoreError(f"the Ray cluster lost a task for good ({type(error).__name__}): {reason}") from error
+            raise _told(error) from error  # the worker's traceback is in the cause
 
     def share(self, value: Any) -> Handle:
         return ray.put(value)
@@ -170,6 +163,22 @@ class RayExecutor:
             return int(get_memory_info_reply(get_state_from_address(address)).store_stats.spilled_bytes_total)
         except Exception:
             return None
+
+
+def _told(error: Exception) -> Exception:
+    """What a task that failed says. Its own error keeps class and message.
+
+    If Ray cannot hand a task its inputs, the task's own error is one of Ray's: that of the task that made them.
+    """
+    if isinstance(error, ray.exceptions.RayTaskError):
+        if isinstance(error.cause, ray.exceptions.RayError):
+            return _told(error.cause)
+        if isinstance(error.cause, Exception):
+            return error.cause
+        return DeltaCompactError(f"a task failed: {str(error).strip().splitlines()[-1]}")
+    if isinstance(error, ray.exceptions.OutOfMemoryError):
+        return DeltaCompactError("a task ran out of memory: plan smaller ones (memory_per_task_bytes)")
+    return StoreError(f"the Ray cluster lost a task for good ({type(error).__name__}): {text_of(error)[:200]}")
 
 
 @ray.remote(num_cpus=1)

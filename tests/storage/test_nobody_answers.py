@@ -165,26 +165,47 @@ def test_a_dead_ray_address_on_the_command_line(tmp_path, closed_port, impatient
     assert refused.startswith("deltacompact: no Ray cluster answers at " + closed_port)
 
 
-def test_errors_of_tasks_keep_class_and_message_over_ray():
-    """Without a cluster: what ray.get raises carries the worker's error, pickled."""
-    from ray.exceptions import RayTaskError
-
+@pytest.fixture
+def raised(monkeypatch):
+    """The error of a task for one of Ray. Without a cluster: what ray.get raises carries the worker's, pickled."""
     from deltacompact.executors import ray as executor
 
-    def raised(cause):
+    def raised(error):
         def get(_):
-            raise RayTaskError("task", "a traceback\nof many lines", cause).as_instanceof_cause()
+            raise error
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(executor.ray, "get", get)
-            with pytest.raises(type(cause)) as error:
-                executor.RayExecutor.get(object.__new__(executor.RayExecutor), None)
-        return error.value
+        monkeypatch.setattr(executor.ray, "get", get)
+        with pytest.raises(Exception) as found:
+            executor.RayExecutor.get(object.__new__(executor.RayExecutor), None)
+        assert found.value.__cause__ is error, "the worker's traceback is behind it"
+        return found.value
 
+    return raised
+
+
+def of_a_task(cause):
+    from ray.exceptions import RayTaskError
+
+    return RayTaskError("task", "a traceback\nof many lines", cause).as_instanceof_cause()
+
+
+def test_errors_of_tasks_keep_class_and_message_over_ray(raised):
     for cause in (SchemaError("x.parquet: column 'v'"), StoreError("gone"), ZeroDivisionError("surprise"), KeyError(1)):
-        found = raised(cause)
+        found = raised(of_a_task(cause))
         assert type(found) is type(cause) and str(found) == str(cause)
-        assert isinstance(found.__cause__, RayTaskError), "the worker's traceback is behind it"
+
+
+def test_what_ray_says_of_a_lost_input_is_said_as_of_a_lost_task(raised):
+    """A task whose inputs cannot be made again fails with Ray's own error: nodes are lost, so it may pass."""
+    from ray import exceptions
+
+    for lost in (exceptions.ObjectLostError("id", None, "0a"), exceptions.WorkerCrashedError()):
+        for error in (lost, of_a_task(lost), of_a_task(of_a_task(lost))):
+            found = raised(error)
+            assert type(found) is StoreError and f"lost a task for good ({type(lost).__name__})" in str(found)
+    heavy = exceptions.OutOfMemoryError("the node ran low")
+    for error in (heavy, of_a_task(heavy)):
+        assert "plan smaller ones (memory_per_task_bytes)" in str(raised(error))
 
 
 # S3
