@@ -35,6 +35,8 @@ _LOG = logging.getLogger("deltacompact")
 
 _OTHER_VERSION = "Version mismatch"
 """How Ray's RuntimeError begins if the cluster runs another version of Ray or Python."""
+_OOM_RETRIES = "task_oom_retries"
+"""By default, Ray restarts a task that runs out of memory again and again, without end."""
 _KEPT_BYTES = 256 << 20
 WORKER_ENVIRONMENT = {
     ARROW_CHOSEN_BY: "system",
@@ -56,17 +58,18 @@ def connect(settings: Settings) -> bool:
         started: dict[str, Any] = {"address": address, "runtime_env": {"env_vars": WORKER_ENVIRONMENT}}
     else:
         # Without "local", Ray would join the cluster that was last started on this machine, even if it has ended.
-        # By default, Ray restarts a task that runs out of memory again and again, without end.
         started = {
             "address": "local",
             "include_dashboard": False,
-            "_system_config": {"task_oom_retries": settings.task_retries},
+            "_system_config": {_OOM_RETRIES: settings.task_retries},
         }
         if settings.object_store_bytes:
             started["object_store_memory"] = settings.object_store_bytes
     joins = started["address"] != "local"
+    # who joins a cluster cannot configure it, but the driver counts the retries, and Ray reads its variable once
+    environment = {f"RAY_{_OOM_RETRIES}": str(settings.task_retries)} if joins else WORKER_ENVIRONMENT
     try:
-        with environment_of_children({} if joins else WORKER_ENVIRONMENT), _same_end():
+        with environment_of_children(environment), _same_end():
             ray.init(log_to_driver=False, logging_level=logging.ERROR, configure_logging=True, **started)
     except Exception as error:  # of a node that was too slow to start, Ray raises Exception itself
         where = f"at {address}" if joins else "on this machine"

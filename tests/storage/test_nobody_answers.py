@@ -145,6 +145,23 @@ def test_a_cluster_that_goes_away_again_may_answer_the_next_time(impatient, monk
     assert type(refused.value) is becomes
 
 
+def test_a_task_without_memory_is_not_restarted_without_end_on_a_cluster_that_is_joined(impatient, monkeypatch):
+    """The driver counts the retries: Ray reads its variable when the driver joins."""
+    from deltacompact.executors import ray_connection
+
+    seen = {}
+
+    def init(**_):
+        seen.update(os.environ)
+        raise ConnectionError("it is gone again")
+
+    monkeypatch.setattr(ray_connection, "_answers", lambda *_: True)
+    monkeypatch.setattr(ray_connection.ray, "init", init)
+    with pytest.raises(ClusterError):
+        impatient(Settings(executor="ray", ray_address="head:6379", task_retries=7, limits=IMPATIENT))
+    assert seen["RAY_task_oom_retries"] == "7" and "RAY_task_oom_retries" not in os.environ
+
+
 @pytest.mark.parametrize("address", ["nonsense", "host:", ":6379", "host:port", "host:99999", "http://host:1/x"])
 def test_a_ray_address_that_is_none(impatient, address):
     with pytest.raises(InputError, match=r"is not a Ray address"):
