@@ -94,14 +94,18 @@ class Clusters:
 
         from deltacompact.base.errors import InputError
         from deltacompact.base.wording import one_line
+        from deltacompact.storage.s3_access import plain_environment
+        from sessions.launchers import ray_jobs
         from sessions.launchers.ray_cluster import ClusterOptions, RayClusterLauncher, check_template
 
-        folder, options = self.folder / "clusters", ClusterOptions(spot=not self.on_demand)
+        folder = self.folder / "clusters"
+        options = ClusterOptions(spot=not self.on_demand, environment=plain_environment())
         try:
             template = yaml.safe_load(Path(path).read_text())
             check_template(template, self._table, options)
         except (InputError, yaml.YAMLError, OSError, ValueError) as error:
             raise InputError(f"--ray-clusters {path}: {one_line(error)}") from None
+        ray_jobs.check_installed()
         return RayClusterLauncher(template, self._table, folder, self.state_uri, options)
 
     def _kuberay(self, image: str) -> KubeRayLauncher:

@@ -18,7 +18,7 @@ import math
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -54,12 +54,16 @@ _LISTED_WITHIN_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """Values that replace those of the template in every cluster. None: the template's stays."""
+    """Values that replace those of the template in every cluster. None: the template's stays.
+
+    Jobs have the variables of `environment`.
+    """
 
     region: str | None = None
     image: str | None = None
     instance_profile: str | None = None
     spot: bool = True
+    environment: dict[str, str] = field(default_factory=dict)
 
 
 def render(template: Mapping[str, Any], spec: GroupSpec, prices: Prices, options: ClusterOptions) -> dict[str, Any]:
@@ -145,7 +149,7 @@ class RayClusterLauncher:
         try:
             run_well([self._ray, "up", "--yes", "--no-config-cache", str(file)], _UP_S)
             with self._jobs(spec.id) as client:
-                ray_jobs.submit(client, name, shlex.join(spec.command))
+                ray_jobs.submit(client, name, shlex.join(spec.command), self._options.environment)
         except BaseException:
             with contextlib.suppress(StoreError):
                 self.terminate(spec.id)

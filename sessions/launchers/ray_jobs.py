@@ -22,16 +22,25 @@ from sessions.base.exits import EXIT_AGAIN, EXIT_ENDED
 from sessions.launchers.launcher import GroupState, GroupStatus
 
 _LOG_CHARACTERS_SHOWN = 64 << 10
+_LACKING = "job runs on clusters need Ray's job client: pip install 'ray[default]'"
 
 
 class Client(Protocol):
     """The part of ray.job_submission.JobSubmissionClient that we use. It raises RuntimeError if the cluster refuses."""
 
-    def submit_job(self, *, entrypoint: str, submission_id: str) -> str: ...
+    def submit_job(self, *, entrypoint: str, submission_id: str, runtime_env: dict[str, Any]) -> str: ...
 
     def get_job_info(self, job_id: str) -> Any: ...
 
     def get_job_logs(self, job_id: str) -> str: ...
+
+
+def check_installed() -> None:
+    """Raise InputError where this machine lacks what the client and `ray up` need."""
+    from ray._private.utils import get_dashboard_dependency_error
+
+    if error := get_dashboard_dependency_error():
+        raise InputError(_LACKING) from error
 
 
 def open_client(address: str) -> Client:
@@ -43,14 +52,14 @@ def open_client(address: str) -> Client:
             client: Client = JobSubmissionClient(address)
             return client
     except (ImportError, InputError) as error:
-        raise InputError("job runs on clusters need Ray's job client: pip install 'ray[default]'") from error
+        raise InputError(_LACKING) from error
 
 
-def submit(client: Client, name: str, entrypoint: str) -> None:
-    """Start a job, if there is none of this name. Raises StoreError."""
+def submit(client: Client, name: str, entrypoint: str, environment: dict[str, str]) -> None:
+    """Start a job, if there is none of this name. Its driver and tasks get these variables. Raises StoreError."""
     with _answering(name):
         try:
-            client.submit_job(entrypoint=entrypoint, submission_id=name)
+            client.submit_job(entrypoint=entrypoint, submission_id=name, runtime_env={"env_vars": environment})
         except RuntimeError as error:
             if "already exists" not in str(error):
                 raise

@@ -17,6 +17,7 @@ from small_groups import ended_well
 from deltacompact.base.errors import InputError
 from deltacompact.base.one_heap import ENVIRONMENT
 from sessions.cli.clusters import Clusters
+from sessions.launchers import ray_jobs
 from sessions.launchers.kuberay import KubeRayLauncher
 from sessions.launchers.launcher import GroupState
 from sessions.launchers.launchers import InBackground, Launchers
@@ -62,11 +63,15 @@ def test_a_cluster_that_cannot_be_launched_is_a_group_that_has_ended() -> None:
     clusters.close()
 
 
-def test_clusters_are_what_the_options_say(tmp_path: Path) -> None:
+def test_clusters_are_what_the_options_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_jobs, "check_installed", lambda: None)  # tests do without ray[default]
+    monkeypatch.setenv("DELTACOMPACT_S3_KMS_KEY_ID", "k")
     none = Clusters(8, str(tmp_path), tmp_path)
     assert (none.launchers, none.offers, none.prices_dated) == ({}, (), "")
     both = Clusters(8, STATE, tmp_path, TEMPLATE, "deltacompact:0.2.0", node_types=("r6in.4xlarge",))
     assert set(both.launchers) == set(both.in_background) == {"ray_cluster", "kuberay"}
+    for each in both.launchers.values():
+        assert each._options.environment["DELTACOMPACT_S3_KMS_KEY_ID"] == "k", "files must be encrypted by it there"
     assert {(offer.launcher, offer.node.name, offer.nodes_max) for offer in both.offers} == {
         ("ray_cluster", "r6in.4xlarge", 8),
         ("kuberay", "r6in.4xlarge", 8),
@@ -107,6 +112,15 @@ def test_a_template_that_no_cluster_can_be_made_of_is_refused_at_once(tmp_path: 
     with pytest.raises(InputError, match=said) as refused:
         _ = Clusters(8, STATE, tmp_path, str(template)).launchers
     assert str(template) in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_clusters_that_ray_cannot_bring_up_are_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`ray up` failed for each group, and nothing was said at the start."""
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    monkeypatch.delitem(sys.modules, "ray.dashboard.optional_deps", raising=False)
+    with pytest.raises(InputError, match=r"pip install 'ray\[default\]'"):
+        _ = Clusters(8, STATE, tmp_path, TEMPLATE).launchers
+    assert "'ray[default]'" in (Path(TEMPLATE).parent / "deploy" / "Dockerfile").read_text(), "the pods' image"
 
 
 EMBEDDING = """

@@ -136,10 +136,11 @@ class Jobs:
 
     def __init__(self) -> None:
         self.submitted: dict[str, str] = {}
+        self.environment: dict[str, str] = {}
         self.answers: Info | Exception = Info("RUNNING")
         self.asked = 0
 
-    def submit_job(self, *, entrypoint: str, submission_id: str) -> str:
+    def submit_job(self, *, entrypoint: str, submission_id: str, runtime_env: dict[str, Any]) -> str:
         if isinstance(self.answers, Exception):
             raise self.answers
         if submission_id in self.submitted:
@@ -147,6 +148,7 @@ class Jobs:
                 f"Request failed with status code 500: Job with submission_id {submission_id} already exists"
             )
         self.submitted[submission_id] = entrypoint
+        self.environment = runtime_env["env_vars"]
         return submission_id
 
     def get_job_info(self, job_id: str) -> Info:
@@ -167,7 +169,10 @@ def jobs() -> Jobs:
 @pytest.fixture
 def launcher(ray: StandIn, jobs: Jobs, tmp_path: Path) -> RayClusterLauncher:
     folder = tmp_path / "clusters"
-    return RayClusterLauncher(TEMPLATE, PRICES, folder, STATE, ray=str(ray.path), open_client=lambda address: jobs)
+    options = ClusterOptions(environment={"DELTACOMPACT_S3_KMS_KEY_ID": "k"})
+    return RayClusterLauncher(
+        TEMPLATE, PRICES, folder, STATE, options, ray=str(ray.path), open_client=lambda address: jobs
+    )
 
 
 def test_a_launch_brings_the_cluster_up_and_submits_the_runner_once(
@@ -179,6 +184,7 @@ def test_a_launch_brings_the_cluster_up_and_submits_the_runner_once(
     up, dashboard = ray.calls
     assert up == ["up", "--yes", "--no-config-cache", file]
     assert (dashboard[0], dashboard[-1]) == ("dashboard", file) and jobs.submitted == {NAME: command}
+    assert jobs.environment == {"DELTACOMPACT_S3_KMS_KEY_ID": "k"}
     assert yaml.safe_load(Path(file).read_text()) == render(TEMPLATE, SPEC, PRICES, ClusterOptions())
     launcher.launch(SPEC)
     assert [call[0] for call in ray.calls[2:]] == ["up", "dashboard"], "it is there already: nothing is brought down"
