@@ -6,8 +6,6 @@ Names are imported at their first use, so `deltacompact --help` loads neither nu
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -34,13 +32,13 @@ if TYPE_CHECKING:
     from deltacompact.base.table_keys import PARTITION_STREAM_POS_VIRTUAL_COL_NAME, SortKey
     from deltacompact.base.thresholds import Thresholds
     from deltacompact.catalog.changes import changes
+    from deltacompact.catalog.compact import compact
     from deltacompact.catalog.delta_stream_table import DeltaStreamTable
     from deltacompact.catalog.delta_streams import DeltaStreamCatalog
     from deltacompact.catalog.iceberg import IcebergCatalog
     from deltacompact.catalog.iceberg_table import IcebergCatalogTable
     from deltacompact.catalog.opening import open_catalog
     from deltacompact.catalog.table_plan import TablePlan
-    from deltacompact.compact import compact
     from deltacompact.delta_streams.taking_out import retract_file
     from deltacompact.delta_streams.versions import retract, rollback
     from deltacompact.iceberg_modes.convert.result import ConvertResult
@@ -116,12 +114,12 @@ _MODULES = {
     "catalog.iceberg": ("IcebergCatalog",),
     "iceberg_modes.convert.result": ("ConvertResult",),
     "iceberg_modes.upsert.result": ("UpsertResult",),
-    "iceberg_modes.maintain.maintain": ("MaintainResult",),
+    "iceberg_modes.maintain.result": ("MaintainResult",),
     "iceberg_modes.rewrite.result": ("RewriteResult",),
     "iceberg_modes.result": ("ModeResult",),
     "catalog.opening": ("open_catalog",),
     "publication.publication": ("PublicationResult",),
-    "compact": ("compact",),
+    "catalog.compact": ("compact",),
     "results": ("CompactionResult", "SessionResult"),
     "base.model": ("ContentType", "OperationType"),
     "base.table_keys": ("PARTITION_STREAM_POS_VIRTUAL_COL_NAME", "SortKey"),
@@ -164,18 +162,3 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     """A user's words: Tab shows no other."""
     return [*__all__, "__version__"]
-
-
-class _Package(ModuleType):
-    """Keeps `deltacompact.compact` the function: importing the module of that name would replace it."""
-
-    @property
-    def compact(self) -> Any:
-        return __getattr__("compact")
-
-    @compact.setter
-    def compact(self, module: ModuleType) -> None:
-        pass
-
-
-sys.modules[__name__].__class__ = _Package

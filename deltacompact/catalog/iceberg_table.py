@@ -253,7 +253,7 @@ class IcebergCatalogTable(UsersWords):
             >>> orders.compact(options={"delete-file-threshold": "1"}).dead_by_position
             1
         """
-        from deltacompact.iceberg.commit.attempts import attempt_named
+        from deltacompact.iceberg.commit.attempts import under_attempt
         from deltacompact.iceberg_modes.modes import mode_named
 
         chosen = mode_named(mode)
@@ -263,7 +263,7 @@ class IcebergCatalogTable(UsersWords):
                 advice = f": give the option {instead}" if instead else ""
                 raise InputError(f"the setting {name} is for delta streams{advice}")
         emit = fan_out(expect.callables("event_sinks", event_sinks))
-        with attempt_named(attempt):
+        with under_attempt(attempt):
             result: ModeResult = self._catalog.run(chosen, self._table_id, options, branch, settings, plan, emit)
         return result
 

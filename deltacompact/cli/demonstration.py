@@ -10,10 +10,10 @@ from rich.console import Console
 
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.settings import Settings
+from deltacompact.catalog.compact import compact
 from deltacompact.catalog.delta_streams import open_catalog
 from deltacompact.cli.progress import progress
 from deltacompact.cli.result_report import print_result
-from deltacompact.compact import compact
 from deltacompact.reports.scale import Detail
 from deltacompact.results import CompactionResult
 

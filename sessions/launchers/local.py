@@ -39,7 +39,7 @@ _LOG = logging.getLogger("sessions")
 RunGroup = Callable[[str, str, str, int], int]
 """(state, job run, group, epoch) -> exit status. It must be a function of a module: the new process imports it."""
 
-_PRELOADED = ["sessions.runner.group", "deltacompact.compact", "deltacompact.executors.local", "pandas"]
+_PRELOADED = ["sessions.runner.group", "deltacompact.catalog.compact", "deltacompact.executors.local", "pandas"]
 """pandas: pyarrow imports it with its first array, in 0.2 s. We do not prevent that here, because a new process imports
 the main program that started it, which may be a user's and need pandas."""
 _TERMINATED_WITHIN_S = 5.0

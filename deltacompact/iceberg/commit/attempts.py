@@ -27,7 +27,7 @@ _current: ContextVar[str | None] = ContextVar("attempt", default=None)
 
 
 @contextlib.contextmanager
-def attempt_named(name: str | None) -> Iterator[None]:
+def under_attempt(name: str | None) -> Iterator[None]:
     """Inside this block, committers in this thread commit under the name of an attempt: "run-1/3/2"."""
     token = _current.set(name)
     try:

@@ -20,7 +20,7 @@ from sqs_pair import sqs_queues
 
 import deltacompact
 from deltacompact.base.errors import ConflictError
-from deltacompact.iceberg.commit.attempts import ATTEMPT, attempt_named, committed_by, refuse_superseded
+from deltacompact.iceberg.commit.attempts import ATTEMPT, committed_by, refuse_superseded, under_attempt
 from deltacompact.iceberg.table.metadata import Snapshot
 from sessions.base.model import JobRunState, SessionState
 from sessions.base.signals import handled
@@ -385,7 +385,7 @@ def test_an_attempt_that_wakes_up_before_its_commit_finds_its_successor(place):
     def successor():
         deltacompact.compact(T, delta_catalog_client=catalog, options=DELETED, attempt="run-1/2/1")
 
-    with attempt_named("run-1/1/1"):
+    with under_attempt("run-1/1/1"):
         given_up = place.lake.prepared(T, delete_file_threshold=1, before_commit=successor)
         with pytest.raises(ConflictError, match="run-1/1/1 was given up: run-1/2/1 has committed"):
             given_up.run()
@@ -398,10 +398,10 @@ def test_an_earlier_attempt_leaves_alone_what_its_successor_works_on(place):
     live = place.filled()
 
     def given_up():
-        with attempt_named("run-1/1/1"):
+        with under_attempt("run-1/1/1"):
             place.lake.prepared(T, delete_file_threshold=1).run()
 
-    with attempt_named("run-1/2/1"):
+    with under_attempt("run-1/2/1"):
         successor = place.lake.prepared(T, delete_file_threshold=1, before_commit=_once(given_up)).run()
     assert place.committed() == ["run-1/2/1"] and place.ids() == live
     assert len(successor.snapshots) == 1 and successor.redone == 0

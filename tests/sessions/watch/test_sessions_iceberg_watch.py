@@ -16,7 +16,7 @@ from sessions_records import job_run
 
 import deltacompact
 from deltacompact.base.errors import InputError
-from deltacompact.iceberg.commit.attempts import attempt_named
+from deltacompact.iceberg.commit.attempts import under_attempt
 from deltacompact.iceberg.row_deltas import KeyedRows, commit_row_delta
 from deltacompact.iceberg.table import locations
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
@@ -198,7 +198,7 @@ def test_a_compaction_is_seen_and_is_no_write(lake):
     filled(lake)
     branch = watched(lake)
     before = branch.look()
-    with attempt_named("run-1/1/1"):
+    with under_attempt("run-1/1/1"):
         lake.rewrite(T, delete_file_threshold=1)
     after = branch.look()
     assert after.head == before.head, "nobody has written since"
