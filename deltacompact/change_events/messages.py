@@ -62,6 +62,9 @@ def read_messages(
     lines = _without_schemas(lines)
 
     def parsed(lines: pa.Array) -> pa.Table:
+        # Kafka's console consumer prints keys before messages. Where a text begins with null, pyarrow ends the process.
+        if pc.any(pc.match_substring_regex(lines, pattern=r"^\s*null")).as_py():
+            raise pa.ArrowInvalid("some line begins with null")
         plain = FileText(pa.BufferReader(_joined(lines)), "")
         found = inferred(plain, {})
         if found.num_rows != len(lines):

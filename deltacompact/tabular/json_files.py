@@ -29,7 +29,7 @@ NO_SUCH_VALUE = re.compile(
 """What the parser says of a value that is not of the type: the type, and the value."""
 
 _CHANGE = re.compile(r"Column\(/(.+)\) changed from (\w+) to (\w+)")
-_NULL_LINE = re.compile(rb"\}[ \t]*[\r\n]\s*null\b")
+_NULL_LINE = re.compile(rb"\}[ \t]*[\r\n]\s*null")
 _KINDS = {str: "string", int: "number", float: "number", bool: "boolean", dict: "object", list: "array"}
 """What the parser calls values."""
 
@@ -38,10 +38,10 @@ _WIDER = ((pa.int64(), pa.float64()), (pa.timestamp("s"), pa.string()))
 
 
 def read_json(text: FileText, types: dict[str, pa.DataType], columns: list[str] | None) -> pa.Table:
-    """The objects as rows. Raises InputError for a line `null`.
+    """The objects as rows. Raises InputError for a line that begins with `null`.
 
-    The parser takes it for a row of nulls, and a null is a key like others. Where a block begins with it, pyarrow ends
-    the process, so look for it before anything is parsed.
+    The parser takes the word alone for a row of nulls, and a null is a key like others. Where a block begins with it,
+    pyarrow ends the process, whatever follows, so look for it before anything is parsed.
     """
     first = text.begins_with()
     if not first:
@@ -72,7 +72,7 @@ def _check_objects(text: FileText) -> None:
         below_object = b"}\n" + block
         if (found := _NULL_LINE.search(below_object)) is not None:
             line = above + len(below_object[: found.end()].splitlines()) - 1
-            raise InputError(f"line {line:,} holds null, but it must hold one JSON object")
+            raise InputError(f"line {line:,} begins with null, but it must hold one JSON object")
         above += block.count(b"\n")
 
 

@@ -437,7 +437,7 @@ def test_json_that_does_not_fit_names_the_column(tmp_path, catalog, line, said):
 def test_a_line_null_is_no_row_of_nulls(tmp_path, catalog):
     """Kafka's tombstones look so. A null is a key like others."""
     (path := tmp_path / "a.jsonl").write_text('{"id": 1}\n null \n{"id": 2}\n')
-    with pytest.raises(InputError, match=r"a\.jsonl: line 2 holds null, but it must hold one JSON object"):
+    with pytest.raises(InputError, match=r"a\.jsonl: line 2 begins with null, but it must hold one JSON object"):
         catalog.append_files("t", path)
     path.write_text('{"id": 1}\n{"id": null}\n')
     assert catalog.append_files("t", path).null_keys == {"id": 1}

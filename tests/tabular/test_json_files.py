@@ -37,10 +37,13 @@ KNOWN = st.none() | st.dictionaries(
 
 
 def rows_in_blocks(rows, block_bytes, known=None):
-    text = "\n".join(map(json.dumps, rows)).encode()
+    return text_in_blocks("\n".join(map(json.dumps, rows)), block_bytes, known)
+
+
+def text_in_blocks(text, block_bytes, known):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("deltacompact.tabular.file_text.TEXT_BLOCK_BYTES", block_bytes)
-        table = read_text(pa.BufferReader(text), "a.jsonl", ContentType.JSON, known, None)
+        table = read_text(pa.BufferReader(text.encode()), "a.jsonl", ContentType.JSON, known, None)
     table.validate(full=True)  # an append does so, too
     return table
 
@@ -81,17 +84,28 @@ def test_another_kind_of_value_in_a_later_block_is_refused(first, later):
             rows_in_blocks(rows, 30)
 
 
+@pytest.mark.parametrize("line", ["null", "nullx", "null,", 'null\t{"v": 1}', "null{", "nullable"])
 @pytest.mark.parametrize("known", [None, pa.schema([("v", pa.int64())])])
-def test_a_null_that_begins_a_block_is_refused(known):
+def test_a_null_that_begins_a_block_is_refused(known, line):
     """pyarrow ended the process."""
     for block_bytes in (1, 30):
-        with pytest.raises(InputError, match="line 6 holds null, but it must hold one JSON object"):
-            rows_in_blocks([{"v": 1}] * 5 + [None] * 9, block_bytes, known)
+        with pytest.raises(InputError, match="line 6 begins with null, but it must hold one JSON object"):
+            text_in_blocks("\n".join(['{"v": 1}'] * 5 + [line] * 9), block_bytes, known)
+
+
+@pytest.mark.parametrize("line", ["nullx", "null,", ' null\t{"op": "c", "after": {"id": 1}}', "null{", "null null"])
+@pytest.mark.parametrize("before", ["", '{"op": "c", "after": {"id": 1}}\n'])
+def test_a_null_that_begins_a_message_is_refused(tmp_path, before, line):
+    """Kafka's console consumer prints the keys of messages so: pyarrow ended the process."""
+    (path := tmp_path / "a.jsonl").write_text(f"{before}{line}\n" * 2)
+    table = open_catalog(tmp_path / "lake").create_table("t", primary_keys=["id"])
+    with pytest.raises(InputError, match=rf"a\.jsonl, line {1 + bool(before)} is no JSON, as each line must be"):
+        table.append_files(path, format="debezium")
 
 
 def test_a_null_is_refused_before_a_value_that_has_not_its_columns_type():
     """To find the column, the text is parsed again: pyarrow ended the process."""
-    with pytest.raises(InputError, match="line 7 holds null"):
+    with pytest.raises(InputError, match="line 7 begins with null"):
         rows_in_blocks([{"v": "x"}] * 6 + [None] * 9, 30, pa.schema([("v", pa.int64())]))
 
 
