@@ -27,6 +27,9 @@ from deltacompact.storage.objects import ObjectStat
 Result = TypeVar("Result")
 
 _FOLDER_ATTEMPTS = 100
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+"""How exFAT, SMB and FUSE say that they have no hard links."""
+
 _UNFINISHED_NAME = re.compile(r"[0-9a-f]{32}")
 
 
@@ -56,6 +59,13 @@ class LocalStore:
                 self._place(name, path, os.link)
             except FileExistsError:
                 return False
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+                raise InputError(
+                    f"{self.root}: this file system has no hard links, which keep two writers apart: take a folder of "
+                    "another, or S3"
+                ) from None
             return True
 
     @contextlib.contextmanager

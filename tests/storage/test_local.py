@@ -47,6 +47,19 @@ def test_a_folder_that_cannot_be_opened_is_not_empty(tmp_path, monkeypatch, erro
         list(store.list("log/"))
 
 
+@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_a_file_system_without_hard_links_is_refused_by_name(tmp_path, monkeypatch, number):
+    """It was said that the folder cannot be written, or that the outcome is unknown: repeat the command."""
+
+    def link(source, target):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(InputError, match="this file system has no hard links"):
+        deltacompact.open_catalog(tmp_path / "lake").create_table("t", primary_keys=["id"])
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
 @pytest.mark.parametrize("write", [LocalStore.put, LocalStore.put_if_absent])
 def test_new_folders_outlive_a_crash_and_old_ones_cost_no_sync(tmp_path, monkeypatch, write):
     """Only the folder of the file was synced: after a power failure the folders above it could be gone, and all files
