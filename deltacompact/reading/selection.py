@@ -132,16 +132,23 @@ def _shape(wanted: Any) -> str:
     return f"filter {wanted!r} is neither an expression of pyarrow.compute nor a list of (column, operator, value)"
 
 
-_TRIED_COLUMNS_MAX = 200
-"""If a table has more columns, we do not try which ones a filter needs."""
-
-
 def _columns_read_by(expression: pc.Expression, whole: pa.Schema) -> list[str] | None:
-    """The columns that an expression needs. Arrow does not tell, so we try without each. None: unknown."""
+    """The columns that an expression needs. Arrow does not tell, so we try without some. None: it does not compute."""
     empty = whole.empty_table()
-    if len(whole) > _TRIED_COLUMNS_MAX or not _computes(expression, empty):
-        return None
-    return [name for name in whole.names if not _computes(expression, empty.drop_columns([name]))]
+    return _with_needed(expression, empty, whole.names).column_names if _computes(expression, empty) else None
+
+
+def _with_needed(expression: pc.Expression, rows: pa.Table, names: list[str]) -> pa.Table:
+    """The rows, and of these columns those that the expression needs. Few are: tried by halves, most go together."""
+    tried = frozenset(names)
+    rest = rows.select([name for name in rows.column_names if name not in tried])  # `drop_columns` takes n * n steps
+    if _computes(expression, rest):
+        return rest
+    if len(names) > 1:
+        middle = len(names) // 2
+        for half in (names[:middle], names[middle:]):
+            rows = _with_needed(expression, rows, half)
+    return rows
 
 
 def _computes(expression: pc.Expression, rows: pa.Table) -> bool:

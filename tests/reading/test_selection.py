@@ -1,0 +1,44 @@
+"""Which columns a filter needs, however it is given."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import and_, or_
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deltacompact.reading import selection
+from deltacompact.reading.selection import Selected
+
+TERMS = (
+    lambda name: pc.field(name) > 3,
+    lambda name: pc.field(name).isin([1, 2]),
+    lambda name: pc.is_null(pc.add(pc.field(name), pc.field(name))),
+)
+
+
+@given(st.data(), st.integers(1, 40))
+def test_an_expression_needs_the_columns_that_it_names(data, count):
+    schema = pa.schema([(f"c{number}", pa.int64()) for number in range(count)])
+    used = data.draw(st.lists(st.sampled_from(schema.names), min_size=1, max_size=6))
+    terms = [data.draw(st.sampled_from(TERMS))(name) for name in used]
+    expression = reduce(data.draw(st.sampled_from((and_, or_))), terms)
+    selected = Selected.of("t", schema, ["c0"], expression)
+    assert selected.asked == tuple(name for name in schema.names if name in used)
+    assert selected.needed.names == [name for name in schema.names if name in {"c0", *used}]
+
+
+def test_an_expression_over_a_wide_table_reads_its_columns_alone(monkeypatch):
+    """A table of 201 columns was read whole, and no file of it skipped."""
+    tried, computes = [], selection._computes
+    monkeypatch.setattr(selection, "_computes", lambda *given: tried.append(given) or computes(*given))
+    schema = pa.schema(
+        [(f"c{number}", pa.int64()) for number in range(1_000)] + [("s", pa.struct([("x", pa.int64())]))]
+    )
+    selected = Selected.of("t", schema, ["c0"], (pc.field("c500") > 3) & (pc.field("s", "x") == 2))
+    assert selected.asked == ("c500", "s")
+    assert selected.needed.names == ["c0", "c500", "s"]
+    assert len(tried) < 50
