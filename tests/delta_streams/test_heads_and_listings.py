@@ -16,10 +16,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from counting_store import CountingStore
+from hypothesis import given
+from hypothesis import strategies as st
 from tables import problems
 
 from deltacompact import CompactionResult, CorruptionError, DeltaStreamCatalog, Settings, compact
 from deltacompact.base.model import Partition
+from deltacompact.delta_streams.log import heads
 from deltacompact.delta_streams.log.objects import LogLimits
 from deltacompact.maintenance.vacuum.mark import FULL_VACUUM_S
 from deltacompact.maintenance.vacuum.vacuum import VacuumResult, vacuum
@@ -153,6 +156,41 @@ def test_the_bodies_of_the_entries_that_a_head_repeats_are_fetched_side_by_side(
 
     monkeypatch.setattr(MemoryStore, "get", awaited)
     assert len(lake.fresh().state("t", lake.partition()).commits) == 2
+
+
+def test_a_head_repeats_each_schema_once() -> None:
+    """Each append to a table of 300 columns uploaded a head of up to 2 MB."""
+    lake = Lake(1)
+    for _ in range(20):
+        wide = pa.table({"k": [len(lake.keys[0])], **{f"column_{number}": [0.5] for number in range(300)}})
+        lake.fresh().append("t", wide, {"p": "0"})
+    entry = lake.inner.get(lake.path(f"stream/0/{22:020}.json"))
+    head = lake.inner.get(lake.path("stream/hint.json"))
+    assert len(head) < 2 * len(entry)
+    lake.store.reset()
+    assert len(lake.fresh().state("t", lake.partition()).commits) == 22
+    read = [path for kind, path in lake.store.requests if kind == "get" and "/stream/0/" in path]
+    assert read == [lake.path(f"stream/0/{23:020}.json")], "only what may have come since"
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.fixed_dictionaries({"kind": st.just("fence"), "session_id": st.text()}),
+            st.fixed_dictionaries({"schemas": st.lists(st.sampled_from("abc")), "commit": st.integers()}),
+        )
+    ),
+    st.integers(0, 200),
+)
+def test_a_head_has_the_entries_that_it_was_made_of(entries: list[dict[str, Any]], first: int) -> None:
+    data = heads.encoded("t", "0", None, None, first, [json.dumps(entry).encode() for entry in entries])
+    head = heads.parsed("t", data)
+    assert head is not None
+    assert (head.version, list(head.entries)) == ("0", entries)
+    assert head.first == (first if entries else 0)
+    other = heads.parsed("u", data)
+    assert other is not None
+    assert not other.entries, "it is another stream's"
 
 
 # --- listings --------------------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """The head of a stream: the object `stream/hint.json`, which saves reading the log entry by entry. Pure.
 
     {"version": "4-a1…", "parent": "3-77…", "seal": 9,            the seal at 3-77… entry 9 led to 4-a1…
-     "log": {"from": 100, "entries": [{…}, {…}], "sha256": "…"}}  entries 100 and 101 of 4-a1…, after its checkpoint
+     "log": {"from": 100, "entries": [{…}, {…}],              entries 100 and 101 of 4-a1…, after its checkpoint
+             "schemas": ["…"], "sha256": "…"}}                 their schemas: each once, though all entries have it
 
     open a stream    GET the head · GET the seal · GET the checkpoint, if there is one · LIST what came since
 
@@ -13,10 +14,11 @@ ignored, like a damaged head. Older releases write and read only the first three
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from deltacompact.delta_streams.log.entries import dump
 from deltacompact.delta_streams.paths import GENESIS, is_version
 from deltacompact.storage.checksummed import checksum
 
@@ -80,12 +82,21 @@ class RecentEntries:
 
 def encoded(stream: str, version: str, parent: str | None, seal: int | None, first: int, log: Sequence[bytes]) -> bytes:
     """The document of a head. `log`: the stored entries from `first` on; left out if empty."""
-    hint = json.dumps({"version": version, "parent": parent, "seal": seal}, separators=(",", ":")).encode()
-    if not log:
-        return hint
-    entries = b"[" + b",".join(log) + b"]"
-    digest = checksum([stream, version, first, json.loads(entries)]).encode()
-    return hint[:-1] + b',"log":{"from":%d,"entries":%b,"sha256":"%b"}}' % (first, entries, digest)
+    head: dict[str, Any] = {"version": version, "parent": parent, "seal": seal}
+    if log:
+        numbers: dict[str, int] = {}
+        entries = [
+            _with_schemas(json.loads(entry), lambda text: numbers.setdefault(text, len(numbers))) for entry in log
+        ]
+        schemas = list(numbers)
+        digest = checksum([stream, version, first, entries, schemas])
+        head["log"] = {"from": first, "entries": entries, "schemas": schemas, "sha256": digest}
+    return dump(head)
+
+
+def _with_schemas(entry: dict[str, Any], other: Callable[[Any], Any]) -> dict[str, Any]:
+    """An entry with a number for each schema, or a schema for each number."""
+    return {**entry, "schemas": [other(each) for each in entry["schemas"]]} if "schemas" in entry else entry
 
 
 def parsed(stream: str, data: bytes) -> StreamHead | None:
@@ -102,9 +113,10 @@ def parsed(stream: str, data: bytes) -> StreamHead | None:
     if version != GENESIS and not known_seal:
         return hint
     try:
-        first, entries = int(log["from"]), tuple(log["entries"])
-        if first >= 0 and log["sha256"] == checksum([stream, version, first, list(entries)]):
-            return StreamHead(version, hint.parent, hint.seal, first, entries)
+        first, entries, schemas = int(log["from"]), log["entries"], log["schemas"]
+        if first >= 0 and log["sha256"] == checksum([stream, version, first, entries, schemas]):
+            whole = tuple(_with_schemas(entry, schemas.__getitem__) for entry in entries)
+            return StreamHead(version, hint.parent, hint.seal, first, whole)
     except (LookupError, TypeError, ValueError):
         pass
     return hint
