@@ -83,15 +83,13 @@ class StaticCredentials:
 Access = tuple[S3Settings, StaticCredentials | None]
 
 
-def aws_client(
-    service: str, region: str | None = None, answer_within_s: float = 5, settings: S3Settings | None = None
-) -> Any:
+def aws_client(service: str, region: str | None = None, answer_within_s: float = 5) -> Any:
     """A boto3 client of another AWS service, with few retries and short time-outs.
 
-    `settings` None: those of S3, from the environment. A process may keep the client for ever: it looks for
-    credentials again before those of a role expire.
+    It knows boto3's own chain alone: the settings of S3 may be those of another store, or of a role for the lake. A
+    process may keep the client for ever: it looks for credentials again before they expire.
     """
-    settings = resolved(settings or S3Settings.from_environment())
+    settings = resolved(S3Settings())
     session = _renewing(lambda: session_of(settings, static_credentials(settings)))
     config = _config(retries={"mode": "standard", "max_attempts": 2}, connect_timeout=3, read_timeout=answer_within_s)
     return session.client(service, region_name=region or settings.region, config=config)

@@ -27,7 +27,7 @@ import yaml
 from deltacompact.base.errors import InputError, StoreError
 from deltacompact.base.wording import one_line
 from deltacompact.planning.sizing import task_memory
-from deltacompact.storage.s3_access import S3Settings, aws_client
+from deltacompact.storage.s3_access import aws_client
 from sessions.launchers import ray_jobs
 from sessions.launchers.launcher import GroupSpec, GroupStatus
 from sessions.launchers.tools import (
@@ -180,8 +180,7 @@ class RayClusterLauncher:
     def launched(self) -> Iterator[Launched]:
         """The running clusters of this state, found by their tags."""
         region = self._options.region or self._template["provider"]["region"]
-        # `ray up` knows boto3's own chain alone. The settings of S3 may be those of another store, or of a lake's role.
-        ec2 = aws_client("ec2", region, _LISTED_WITHIN_S, S3Settings())
+        ec2 = aws_client("ec2", region, _LISTED_WITHIN_S)  # with the credentials that `ray up` uses
         pages = ec2.get_paginator("describe_instances")
         states = {"Name": "instance-state-name", "Values": ["pending", "running"]}
         ours = {"Name": f"tag:{STATE}", "Values": [self._state_uri]}

@@ -384,39 +384,52 @@ def test_ctrl_c_while_a_finished_process_ends_prints_no_traceback(monkeypatch):
     loop.close()
 
 
-@pytest.mark.parametrize("of", ["role", "file"])
-def test_other_clients_look_for_credentials_again_before_they_expire(moto_endpoint, tmp_path, monkeypatch, of):
+def test_other_clients_look_for_credentials_again_before_they_expire(moto_endpoint, tmp_path, monkeypatch):
     """A dispatcher's queue and topics refused it for ever, an hour after its start."""
     at = [datetime.now(UTC)]
     monkeypatch.setattr(
         RefreshableCredentials, "_seconds_remaining", lambda known: (known._expiry_time - at[0]) / timedelta(seconds=1)
     )
     monkeypatch.setattr(s3_access, "datetime", SimpleNamespace(now=lambda zone: at[0]))
-    if of == "role":
-        monkeypatch.setenv("DELTACOMPACT_S3_ROLE_ARN", "arn:aws:iam::123456789012:role/lake")
-    else:
-        monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-        monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
-        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
-    def signed() -> str:
+    def signed() -> bytes:
         (tmp_path / "credentials").write_text(f"[default]\naws_access_key_id = A{at[0]}\naws_secret_access_key = s\n")
         client.list_queues()
         return heard.pop()
 
-    heard: list[str] = []
     (tmp_path / "credentials").write_text("[default]\naws_access_key_id = A\naws_secret_access_key = s\n")
     client = s3_access.aws_client("sqs")
-    client.meta.events.register("before-send.sqs", lambda request, **_: heard.append(request.headers["Authorization"]))
+    heard = heard_by(client)
     first_key = key_of(signed())
     assert key_of(signed()) == first_key
     at[0] += timedelta(minutes=11)
     assert key_of(signed()) != first_key
-    if of == "file":
-        (tmp_path / "credentials").unlink()
-        at[0] += timedelta(hours=1)
-        with pytest.raises(NoCredentialsError):
-            client.list_queues()
+    (tmp_path / "credentials").unlink()
+    at[0] += timedelta(hours=1)
+    with pytest.raises(NoCredentialsError):
+        client.list_queues()
+
+
+def test_other_clients_do_not_take_the_settings_of_s3(moto_endpoint, monkeypatch):
+    """With the lake on another store, each request to SQS, SNS or Step Functions was signed with its key."""
+    other_store = {"ENDPOINT_URL": "http://127.0.0.1:9", "REGION": "nowhere", "ROLE_ARN": "arn:aws:iam::1:role/lake"}
+    for name, value in {**other_store, "ACCESS_KEY": "minio", "SECRET_KEY": "minio123"}.items():
+        monkeypatch.setenv(f"DELTACOMPACT_S3_{name}", value)
+    client = s3_access.aws_client("sqs")
+    heard = heard_by(client)
+    client.list_queues()
+    assert key_of(heard.pop()) == os.environ["AWS_ACCESS_KEY_ID"].encode()
+    assert client.meta.region_name == os.environ["AWS_DEFAULT_REGION"]
+
+
+def heard_by(client) -> list[bytes]:
+    """The signatures of the client's requests to SQS from now on."""
+    heard: list[bytes] = []
+    client.meta.events.register("before-send.sqs", lambda request, **_: heard.append(request.headers["Authorization"]))
+    return heard
 
 
 def key_of(authorization: bytes) -> bytes:
