@@ -10,13 +10,18 @@ The driver commits all files of a partition in one log entry, deletes first, the
 order but their sort keys, so the fold finds a key's last operation by itself: a delete with a smaller sort key than an
 upsert of the batch loses to it, one with a greater wins. With equal sort keys the upsert wins, and a delete without any
 sort key clears what was there before the batch.
+
+Rows wait in memory until the task ends. If too many wait, those of the partition and operation that has most become a
+file:
+
+    waiting   day=1 60 MiB · day=2 40 MiB · day=3 30 MiB   ->   a file of day=1   ->   day=2 40 MiB · day=3 30 MiB
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -27,30 +32,31 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from deltacompact.base import compute as pc
-from deltacompact.base.data_file import DataFile, FarValues
+from deltacompact.base.batching import batched
+from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import OperationType, Partition
-from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.base.partitions import done_for_each, side_by_side
 from deltacompact.base.tokens import Token
 from deltacompact.change_events.events import Events, Origin, all_places
 from deltacompact.change_events.operations import Operations
 from deltacompact.change_events.partitions import by_partition
+from deltacompact.delta_streams.appending import incoming
 from deltacompact.delta_streams.appending.changes import of_partition
-from deltacompact.delta_streams.appending.incoming import key_columns
 from deltacompact.delta_streams.paths import TablePaths
-from deltacompact.index.sort_widths import longest_values
 from deltacompact.spark import arrow_types
 from deltacompact.spark.options import WriteTarget
-from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import far_values, formats, null_counts, partition_texts, writing
-from deltacompact.tabular.null_counts import NullCounts
+from deltacompact.tabular import formats, partition_texts
 from deltacompact.tabular.row_groups import WriteOptions
 
 _log = logging.getLogger(__name__)
-OPEN_FILES_MAX = 64
-"""Files that a task holds open at a time; beyond that the one longest unused is finished."""
+WAITING_BYTES_MAX = 128 << 20
+"""Bytes of rows that a task holds before it writes some. Those that are written are in memory a few times."""
 
+_ROUTED_AT_ONCE = 8
+"""Parts of `WAITING_BYTES_MAX` that are divided by partition. Spark's own batches would leave a few rows in each."""
+
+_NAME = "the written rows"
 _OPERATIONS = Operations("the operation column", advice=": correct it")
 _QUERY_ID = "sql.streaming.queryId"
 
@@ -67,17 +73,18 @@ class WrittenFiles(WriterCommitMessage):
 
 
 def write_rows(
-    target: WriteTarget, batches: Iterable[pa.RecordBatch], open_files_max: int = OPEN_FILES_MAX
+    target: WriteTarget, batches: Iterable[pa.RecordBatch], waiting_bytes_max: int = WAITING_BYTES_MAX
 ) -> WrittenFiles:
     """Write a task's rows. Raises InputError naming the operation or partition value that has no meaning."""
     begun_s = time.time()
-    with _OpenFiles(target, open_files_max) as out:
-        for batch in batches:
-            if batch.num_rows:
-                table = pa.Table.from_batches([batch])
-                for kind, rows in _routed(target, table.cast(arrow_types.written_schema(table.schema))):
-                    out.write(kind, rows)
-        written = out.close()
+    waiting, written = _WaitingRows(), list[tuple[Partition, OperationType, DataFile]]()
+    for tables in batched(_written_tables(batches), lambda table: table.nbytes, waiting_bytes_max // _ROUTED_AT_ONCE):
+        for kind, rows in _routed(target, pa.concat_tables(tables)):
+            waiting.add(kind, rows)
+        while waiting.bytes > waiting_bytes_max:
+            written.append(_written(target, *waiting.taken()))
+    while waiting:
+        written.append(_written(target, *waiting.taken()))
     context = TaskContext.get()
     return WrittenFiles(tuple(written), begun_s, context.getLocalProperty(_QUERY_ID) if context else None)
 
@@ -138,9 +145,16 @@ def refuse_older_batch(target: WriteTarget, messages: Iterable[WrittenFiles | No
     side_by_side(sorted(places, key=str), look, target.catalog.at_once)
 
 
+def _written_tables(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    for batch in batches:
+        if batch.num_rows:
+            table = pa.Table.from_batches([batch])
+            yield table.cast(arrow_types.written_schema(table.schema))
+
+
 def _routed(target: WriteTarget, table: pa.Table) -> Iterator[tuple[Kind, pa.Table]]:
     for partition, rows in _by_partition(target, table):
-        partition_texts.check_partition_values(rows, partition, "the written rows")
+        partition_texts.check_partition_values(rows, partition, _NAME)
         if target.operation_column is None:
             if target.operation is OperationType.DELETE:
                 rows = rows.select(target.delete_columns(rows.column_names))
@@ -158,82 +172,48 @@ def _routed(target: WriteTarget, table: pa.Table) -> Iterator[tuple[Kind, pa.Tab
 def _deletes(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
     """Which rows are deletes. Case and blanks around a value do not count."""
     operations = pc.utf8_lower(pc.utf8_trim_whitespace(column.cast(pa.string())))
-    return _OPERATIONS.deletes(operations, Origin("the written rows"))
+    return _OPERATIONS.deletes(operations, Origin(_NAME))
 
 
 def _by_partition(target: WriteTarget, table: pa.Table) -> Iterator[tuple[Partition, pa.Table]]:
     """Rows by partition; within one, in their order."""
     fixed, keys = dict(target.fixed), target.table.partition_keys
-    rows = Events("the written rows", all_places(table), all_places(table.slice(0, 0)))
+    rows = Events(_NAME, all_places(table), all_places(table.slice(0, 0)))
     for values, here in by_partition(rows, target.routed, target.routes):
         yield Partition.of(keys, fixed | values), here.upserts.rows
 
 
-@dataclass(slots=True)
-class _OpenSparkFile:
-    path: str
-    schema: pa.Schema
-    out: writing.TableWriter
-    closing: contextlib.ExitStack
-    longest: dict[str, int]
-    far: FarValues = ()
-    nulls: NullCounts = ()
+class _WaitingRows:
+    """Rows in memory that are in no file yet."""
+
+    def __init__(self) -> None:
+        self._tables: defaultdict[Kind, list[pa.Table]] = defaultdict(list)
+        self._bytes: Counter[Kind] = Counter()
+
+    def __bool__(self) -> bool:
+        return bool(self._tables)
+
+    @property
+    def bytes(self) -> int:
+        return self._bytes.total()
+
+    def add(self, kind: Kind, rows: pa.Table) -> None:
+        """Copy the rows: a part of a batch would keep the whole batch in memory."""
+        copied = rows.take(pa.array(np.arange(rows.num_rows)))
+        self._tables[kind].append(copied)
+        self._bytes[kind] += copied.nbytes
+
+    def taken(self) -> tuple[Kind, pa.Table]:
+        """The rows of the kind that has most bytes. They wait no longer."""
+        kind = max(self._bytes, key=self._bytes.__getitem__)
+        del self._bytes[kind]
+        return kind, pa.concat_tables(self._tables.pop(kind))
 
 
-class _OpenFiles:
-    """The task's files. Those that are open when the block ends by an exception never appear."""
-
-    def __init__(self, target: WriteTarget, open_max: int) -> None:
-        self._open_max = open_max
-        self._table_id = target.table.table_id
-        self._keys = target.table.keys
-        self._store: ObjectStore = target.catalog.store
-        self._open: dict[Kind, _OpenSparkFile] = {}
-        self._done: list[tuple[Partition, OperationType, DataFile]] = []
-
-    def __enter__(self) -> _OpenFiles:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        for file in self._open.values():
-            file.closing.__exit__(RuntimeError, RuntimeError("abandoned"), None)
-
-    def write(self, kind: Kind, rows: pa.Table) -> None:
-        file = self._open.pop(kind, None) or self._begin(kind, rows.schema)
-        self._open[kind] = file  # last used, last in line
-        for name, size in longest_values(rows, self._keys, "the written rows"):
-            file.longest[name] = max(size, file.longest.get(name, 0))
-        file.far = far_values.merged([file.far, far_values.of_table(rows)])
-        file.nulls = null_counts.merged([file.nulls, null_counts.of_table(rows, key_columns(self._keys, kind[0]))])
-        file.out.write(rows)
-
-    def close(self) -> list[tuple[Partition, OperationType, DataFile]]:
-        for kind in list(self._open):
-            self._finish(kind)
-        return self._done
-
-    def _begin(self, kind: Kind, schema: pa.Schema) -> _OpenSparkFile:
-        if len(self._open) == self._open_max:
-            self._finish(next(iter(self._open)))
-        options = WriteOptions()
-        stream = TablePaths.of(self._table_id).stream(kind[0])
-        path = stream.fresh("data", formats.suffix_of(options.content_type))
-        closing = contextlib.ExitStack()
-        out = closing.enter_context(writing.writer(self._store, path, schema, options))
-        return _OpenSparkFile(path, schema, out, closing, {})
-
-    def _finish(self, kind: Kind) -> None:
-        file = self._open.pop(kind)
-        file.closing.close()
-        size = self._store.stat(file.path).bytes
-        content_type = WriteOptions().content_type
-        described = DataFile(UNNUMBERED, file.path, content_type, file.out.rows, size, file.schema)
-        measured = replace(
-            described,
-            longest=tuple(file.longest.items()),
-            decoded_bytes=file.out.decoded_bytes,
-            far=file.far,
-            group_bytes=file.out.group_bytes,
-            widest_row_bytes=file.out.widest_row_bytes,
-        )
-        self._done.append((*kind, replace(measured, nulls=file.nulls if self._keys else None, decodes=True)))
+def _written(target: WriteTarget, kind: Kind, rows: pa.Table) -> tuple[Partition, OperationType, DataFile]:
+    """Write the rows as one file."""
+    options, given = WriteOptions(), incoming.rows_of(rows, _NAME)
+    assert given is not None
+    stream = TablePaths.of(target.table.table_id).stream(kind[0])
+    path = stream.fresh("data", formats.suffix_of(options.content_type))
+    return *kind, incoming.write_rows(target.catalog.store, path, given, kind[0], options, target.table.keys)

@@ -169,20 +169,59 @@ def test_options(catalog, options, columns, error):
         assert "\n" not in str(raised.value)
 
 
-def test_many_partitions_in_one_task_do_not_need_many_open_files(catalog):
+def test_a_task_writes_one_file_for_each_partition_in_any_order_of_its_rows(catalog):
+    """Beyond 64 partitions, each batch of Spark brought a file for each of its partitions."""
     catalog.create_table("t", partition_keys=["p"], primary_keys=["id"])
     target = write_target({"catalog": catalog.uri, "table": "t"}, ["id", "p"], False)
-    batches = [pa.record_batch({"id": range(n, n + 10), "p": [i % 5 for i in range(10)]}) for n in (0, 10, 20)]
-    written = writing.write_rows(target, batches, open_files_max=2)
-    assert len(written.files) > 5
+    batches = [pa.record_batch({"id": range(n, n + 70), "p": range(70)}) for n in (0, 70, 140)]
+    written = writing.write_rows(target, batches)
+    assert [file.rows for _, _, file in written.files] == [3] * 70
     writing.commit_written(target, [written, None], None)
-    assert [row["id"] for row in sorted_rows(catalog.read("t"), "id")] == list(range(30))
-    before = sum(1 for _ in catalog.store.list("t/"))
+    assert [row["id"] for row in sorted_rows(catalog.read("t"), "id")] == list(range(210))
+
+
+def test_a_task_holds_few_rows_and_writes_those_of_its_largest_partition(catalog, monkeypatch):
+    catalog.create_table("t", partition_keys=["p"], primary_keys=["id"], sort_keys=["at"])
+    columns = ["id", "p", "at", "op"]
+    target = write_target({"catalog": catalog.uri, "table": "t", "operation_column": "op"}, columns, False)
+    batches = [
+        pa.record_batch(
+            {
+                "id": range(first, first + 1_000),
+                "p": [0 if row % 10 else row // 10 % 5 for row in range(1_000)],
+                "at": range(1_000),
+                "op": ["d" if row % 50 == 0 else "u" for row in range(1_000)],
+            }
+        )
+        for first in range(0, 20_000, 1_000)
+    ]
+    held = []
+    taken = writing._WaitingRows.taken
+    monkeypatch.setattr(writing._WaitingRows, "taken", lambda rows: (held.append(rows.bytes), taken(rows))[1])
+    written = writing.write_rows(target, batches, waiting_bytes_max=100_000)
+    assert 100_000 < max(held) < 150_000, "what waits is written before it is much more"
+    rows_of = {}
+    for partition, operation, file in written.files:
+        rows_of.setdefault((str(partition), operation), []).append(file.rows)
+    assert len(rows_of.pop(("p=0", OperationType.UPSERT))) > 2
+    assert set(map(len, rows_of.values())) == {1}, "the others fit in memory, so each has one file"
+    writing.commit_written(target, [written], None)
+    assert catalog.read("t").num_rows == 20_000 * 49 // 50
+
+
+def test_a_value_without_meaning_ends_a_task(catalog):
+    catalog.create_table("t", partition_keys=["p"], primary_keys=["id"])
+    target = write_target({"catalog": catalog.uri, "table": "t"}, ["id", "p"], False)
+    batches = [pa.record_batch({"id": [1, 2], "p": [1, 2]})]
+    writing.commit_written(target, [writing.write_rows(target, batches)], None)
+    target = write_target({"catalog": catalog.uri, "table": "t"}, ["id", "p"], False)
+    before = sorted(stat.path for stat in catalog.store.list("t/"))
+    whole, none = (pa.record_batch({"id": [1], "p": [value]}) for value in (1.0, float("nan")))
     with pytest.raises(
         InputError, match="partition column 'p' is double, but in the table it is int64, and values do not fit"
     ):
-        writing.write_rows(target, [batches[0], pa.record_batch({"id": [1], "p": [float("nan")]})])
-    assert sum(1 for _ in catalog.store.list("t/")) <= before + 3, "what was still open has vanished"
+        writing.write_rows(target, [whole, none])
+    assert sorted(stat.path for stat in catalog.store.list("t/")) == before, "what waited has gone"
 
 
 def test_rows_go_to_the_partition_that_says_their_value(catalog):
