@@ -340,7 +340,7 @@ def _opened(file_store: ObjectStore, name: str, file: DataFile, fetched: Fetched
         if file.managed:
             yield source
             return
-        stat = file_store.stat(name) if parquet_read.is_near(source) else None
+        stat = None if isinstance(file_store, Fetches) else file_store.stat(name)
         stamps.check_unchanged(file_store, name, source, file)
         yield source
         if stat is not None and file_store.stat(name) != stat:  # a writer can change a file on a disk during the read

@@ -19,6 +19,7 @@ from deltacompact.base.model import Partition
 from deltacompact.delta_streams.appending import source_files
 from deltacompact.maintenance.check import check
 from deltacompact.storage.local import LocalStore
+from deltacompact.storage.throttle import Pace, paced
 from deltacompact.tabular import stamps
 
 LOCAL = Settings(executor="local")
@@ -125,13 +126,14 @@ def test_entries_without_stamps_are_still_read_and_their_size_is_compared(tmp_pa
         fresh.read("t")
 
 
-def test_a_file_that_is_written_to_while_it_is_read_is_refused(catalog, reference):
+@pytest.mark.parametrize("pace", [Pace(), Pace(read_bytes_per_s=1e9)])
+def test_a_file_that_is_written_to_while_it_is_read_is_refused(catalog, reference, pace):
     from deltacompact.tabular import files
 
     (delta,) = catalog.state("t", Partition()).deltas
     with (
         pytest.raises(InputError, match="was changed since it was appended"),
-        files.opened(catalog.store, delta.files[0]),
+        files.opened(paced(catalog.store, pace), delta.files[0]),
     ):
         written(OTHER, reference)
 
