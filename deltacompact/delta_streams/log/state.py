@@ -35,12 +35,6 @@ def is_attempt(fenced: str) -> bool:
     return "/" in fenced
 
 
-_INSIDE = (
-    *("commits", "committed", "fenced_sessions", "fences", "has_named_tokens", "indices", "known", "manifests"),
-    *("opened", "retracted", "retracted_by", "retracted_here", "sealed", "tail", "tokens_inherited"),
-)
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class StreamState(UsersWords):
     """One version, as of the entries below `tail` (the sequence number that a writer would put next).
@@ -49,7 +43,10 @@ class StreamState(UsersWords):
     bodies that entries of this log name. `index` is the last of `indices`: that of the compacted delta, or of a rehash.
     """
 
-    _inside = _INSIDE
+    _inside = (
+        *("commits", "committed", "fenced_sessions", "fences", "has_named_tokens", "indices", "known", "manifests"),
+        *("opened", "retracted", "retracted_by", "retracted_here", "sealed", "tail", "tokens_inherited"),
+    )
 
     version: str
     tail: int
