@@ -100,7 +100,7 @@ class Partition:
     values: tuple[tuple[str, str | None], ...] = ()
 
     @classmethod
-    def of(cls, partition_keys: Sequence[str], values: Mapping[str, Any] | Partition | None) -> Partition:
+    def of(cls, partition_keys: Sequence[str], values: PartitionLike) -> Partition:
         """Check the values against the table's partition keys. They are kept as text; None is null."""
         if isinstance(values, Partition):
             values = dict(values.values)
@@ -124,6 +124,10 @@ class Partition:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self.values)
+
+
+PartitionLike = Partition | Mapping[str, Any] | None
+"""How callers name a partition: by the values of its partition keys. None: there are no keys, or all partitions."""
 
 
 def partition_text(value: Any) -> str | None:

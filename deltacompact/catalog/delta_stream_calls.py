@@ -19,7 +19,7 @@ from deltacompact.base import expect
 from deltacompact.base.data_file import DataFile
 from deltacompact.base.deltas import Appended, Delta
 from deltacompact.base.errors import DeltaCompactError, InputError
-from deltacompact.base.model import ContentType, OperationType, Partition, SchemaMode
+from deltacompact.base.model import ContentType, OperationType, Partition, PartitionLike, SchemaMode
 from deltacompact.base.table_keys import TableKeys
 from deltacompact.base.tokens import Token
 from deltacompact.delta_streams.log.state import StreamState
@@ -62,7 +62,7 @@ class DeltaStreamCalls(Streams):
         self,
         table_id: str,
         tables: Any,
-        partition: Mapping[str, Any] | Partition | None = None,
+        partition: PartitionLike = None,
         operation: str = "upsert",
         stream_position: int | None = None,
         token: TokenLike = None,
@@ -75,7 +75,7 @@ class DeltaStreamCalls(Streams):
         self,
         table_id: str,
         tables: Any,
-        partition: Mapping[str, Any] | Partition | None = None,
+        partition: PartitionLike = None,
         operation: str = "upsert",
         stream_position: int | None = None,
         token: TokenLike = None,
@@ -88,7 +88,7 @@ class DeltaStreamCalls(Streams):
         self,
         table_id: str,
         tables: Any,
-        partition: Mapping[str, Any] | Partition | None = None,
+        partition: PartitionLike = None,
         operation: str = "upsert",
         stream_position: int | None = None,
         token: TokenLike = None,
@@ -133,7 +133,7 @@ class DeltaStreamCalls(Streams):
         self,
         table_id: str,
         sources: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
-        partition: Mapping[str, Any] | Partition | None = None,
+        partition: PartitionLike = None,
         operation: str = "upsert",
         stream_position: int | None = None,
         token: TokenLike = None,
@@ -148,7 +148,7 @@ class DeltaStreamCalls(Streams):
         self,
         table_id: str,
         sources: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
-        partition: Mapping[str, Any] | Partition | None = None,
+        partition: PartitionLike = None,
         operation: str = "upsert",
         stream_position: int | None = None,
         token: TokenLike = None,
@@ -163,7 +163,7 @@ class DeltaStreamCalls(Streams):
         self,
         table_id: str,
         sources: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
-        partition: Mapping[str, Any] | Partition | None = None,
+        partition: PartitionLike = None,
         operation: str = "upsert",
         stream_position: int | None = None,
         token: TokenLike = None,
@@ -251,7 +251,7 @@ class DeltaStreamCalls(Streams):
     def read(
         self,
         table_id: str,
-        partition: Mapping[str, Any] | Partition | None = None,
+        partition: PartitionLike = None,
         **selection: Unpack[Selection],
     ) -> pa.Table:
         """The live rows of one partition, or of all: one snapshot for each partition.
@@ -270,7 +270,7 @@ class DeltaStreamCalls(Streams):
     def scan(
         self,
         table_id: str,
-        partition: Mapping[str, Any] | Partition | None = None,
+        partition: PartitionLike = None,
         **selection: Unpack[Selection],
     ) -> pa.RecordBatchReader:
         """The live rows batch by batch, for tables that do not fit in memory. Arguments and errors as for `read`.
@@ -285,9 +285,7 @@ class DeltaStreamCalls(Streams):
 
     # Other engines
 
-    def publish(
-        self, table_id: str, to: str | None = None, partition: Mapping[str, Any] | Partition | None = None
-    ) -> PublicationResult:
+    def publish(self, table_id: str, to: str | None = None, partition: PartitionLike = None) -> PublicationResult:
         """Show the compacted rows in an Iceberg or a Delta table: `to`, or the one declared before.
 
         `to` is "iceberg://NAME/ns.table", "delta:///PATH" or "delta://s3://BUCKET/PATH".
@@ -300,7 +298,7 @@ class DeltaStreamCalls(Streams):
 
         return publish(self, table_id, to, partition)
 
-    def compacted_files(self, table_id: str, partition: Mapping[str, Any] | Partition | None = None) -> list[str]:
+    def compacted_files(self, table_id: str, partition: PartitionLike = None) -> list[str]:
         """Paths or URIs of the live compacted files, for engines that read lists. Files may lack new columns:
         duckdb.read_parquet(files, union_by_name=True).
 
@@ -327,7 +325,7 @@ class DeltaStreamCalls(Streams):
         self,
         table_id: str,
         terms: CommitTerms,
-        partition: Mapping[str, Any] | Partition | None,
+        partition: PartitionLike,
         operation: str,
         said: ChangeEventOptions,
         *,
@@ -353,7 +351,7 @@ class DeltaStreamCalls(Streams):
         writer.append(tables)
 
     def _appending(
-        self, table_id: str, partition: Mapping[str, Any] | Partition | None, operation: str
+        self, table_id: str, partition: PartitionLike, operation: str
     ) -> tuple[StreamWriter, OperationType, TableKeys | None]:
         table = self.known_table(table_id)
         chosen = Partition.of(table.partition_keys, partition)

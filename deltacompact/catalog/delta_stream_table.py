@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 from deltacompact.base import expect
 from deltacompact.base.deltas import Appended, Delta
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import ContentType, Partition, Readers, SchemaMode, Table
+from deltacompact.base.model import ContentType, Partition, PartitionLike, Readers, SchemaMode, Table
 from deltacompact.base.notebooks import UsersWords
 from deltacompact.base.partitions import side_by_side
 from deltacompact.base.table_keys import TableKeys
@@ -62,10 +62,6 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     from deltacompact.results import CompactionResult
 
 T = TypeVar("T")
-
-Values = Mapping[str, Any] | Partition | None
-"""The values of one partition, by partition key; None: there are no partition keys, or all partitions."""
-
 
 _INSTEAD = {
     "show": "print(table) shows it",
@@ -204,7 +200,7 @@ class DeltaStreamTable(UsersWords):
     def append(
         self,
         tables: Any,
-        partition: Values = None,
+        partition: PartitionLike = None,
         operation: str = "upsert",
         stream_position: int | None = None,
         token: TokenLike = None,
@@ -216,7 +212,7 @@ class DeltaStreamTable(UsersWords):
     def append(
         self,
         tables: Any,
-        partition: Values = None,
+        partition: PartitionLike = None,
         operation: str = "upsert",
         stream_position: int | None = None,
         token: TokenLike = None,
@@ -228,7 +224,7 @@ class DeltaStreamTable(UsersWords):
     def append(
         self,
         tables: Any,
-        partition: Values = None,
+        partition: PartitionLike = None,
         operation: str = "upsert",
         stream_position: int | None = None,
         token: TokenLike = None,
@@ -271,7 +267,7 @@ class DeltaStreamTable(UsersWords):
     def append_files(
         self,
         sources: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
-        partition: Values = None,
+        partition: PartitionLike = None,
         operation: str = "upsert",
         stream_position: int | None = None,
         token: TokenLike = None,
@@ -285,7 +281,7 @@ class DeltaStreamTable(UsersWords):
     def append_files(
         self,
         sources: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
-        partition: Values = None,
+        partition: PartitionLike = None,
         operation: str = "upsert",
         stream_position: int | None = None,
         token: TokenLike = None,
@@ -299,7 +295,7 @@ class DeltaStreamTable(UsersWords):
     def append_files(
         self,
         sources: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
-        partition: Values = None,
+        partition: PartitionLike = None,
         operation: str = "upsert",
         stream_position: int | None = None,
         token: TokenLike = None,
@@ -352,7 +348,7 @@ class DeltaStreamTable(UsersWords):
 
     # Reading
 
-    def read(self, partition: Values = None, **selection: Unpack[Selection]) -> pa.Table:
+    def read(self, partition: PartitionLike = None, **selection: Unpack[Selection]) -> pa.Table:
         """The live rows of one partition, or of all: one snapshot for each partition.
 
         columns    names, in the order in which they are wanted (default: all)
@@ -368,7 +364,7 @@ class DeltaStreamTable(UsersWords):
         """
         return self._catalog.read(self._table_id, partition, **selection)
 
-    def scan(self, partition: Values = None, **selection: Unpack[Selection]) -> pa.RecordBatchReader:
+    def scan(self, partition: PartitionLike = None, **selection: Unpack[Selection]) -> pa.RecordBatchReader:
         """The live rows batch by batch, for tables that do not fit in memory. Arguments as for `read`.
 
         Examples:
@@ -380,7 +376,7 @@ class DeltaStreamTable(UsersWords):
     def export(
         self,
         target: str,
-        partition: Values = None,
+        partition: PartitionLike = None,
         version: str | datetime | None = None,
         *,
         as_of: str | datetime | None = None,
@@ -403,7 +399,7 @@ class DeltaStreamTable(UsersWords):
     def advise(
         self,
         columns: str | Sequence[str] | None = None,
-        partition: Values = None,
+        partition: PartitionLike = None,
         *,
         reads: int | None = None,
         settings: Settings | None = None,
@@ -464,7 +460,7 @@ class DeltaStreamTable(UsersWords):
     def simulate(
         self,
         columns: str | Sequence[str] | None = None,
-        partition: Values = None,
+        partition: PartitionLike = None,
         *,
         depths: Sequence[float] = (2.0, 8.0),
         scan_reports: Iterable[Any] = (),
@@ -489,7 +485,7 @@ class DeltaStreamTable(UsersWords):
         collected.refuse_none()
         return simulated_streams(self._catalog, self._table_id, collected, columns, chosen, depths), collected.notes
 
-    def dataset(self, partition: Values = None, **selection: Unpack[Selection]) -> ds.Dataset:
+    def dataset(self, partition: PartitionLike = None, **selection: Unpack[Selection]) -> ds.Dataset:
         """The live rows as a pyarrow Dataset, read at each scan, with the scan's columns and filters.
 
         Arguments as for `read`.
@@ -502,7 +498,7 @@ class DeltaStreamTable(UsersWords):
 
         return dataset_of(scanning(self.scan, {"partition": partition, **selection}))
 
-    def to_polars(self, partition: Values = None, **selection: Unpack[Selection]) -> polars.LazyFrame:
+    def to_polars(self, partition: PartitionLike = None, **selection: Unpack[Selection]) -> polars.LazyFrame:
         """The live rows as a Polars LazyFrame, read when it is collected. Raises InputError without polars.
 
         Arguments as for `read`.
@@ -518,7 +514,7 @@ class DeltaStreamTable(UsersWords):
     def to_duckdb(
         self,
         connection: duckdb.DuckDBPyConnection | None = None,
-        partition: Values = None,
+        partition: PartitionLike = None,
         **selection: Unpack[Selection],
     ) -> duckdb.DuckDBPyRelation:
         """The live rows as a DuckDB relation, read when it is queried. Raises InputError without duckdb.
@@ -533,7 +529,7 @@ class DeltaStreamTable(UsersWords):
 
         return relation_of(scanning(self.scan, {"partition": partition, **selection}), connection)
 
-    def compacted_files(self, partition: Values = None) -> list[str]:
+    def compacted_files(self, partition: PartitionLike = None) -> list[str]:
         """Paths or URIs of the live compacted files, for engines that read lists. Files may lack new columns:
         duckdb.read_parquet(files, union_by_name=True).
 
@@ -545,7 +541,7 @@ class DeltaStreamTable(UsersWords):
         """
         return self._catalog.compacted_files(self._table_id, partition)
 
-    def fingerprint(self, partition: Values = None, *, as_of: str | datetime | None = None) -> Fingerprint:
+    def fingerprint(self, partition: PartitionLike = None, *, as_of: str | datetime | None = None) -> Fingerprint:
         """How many rows live, and the sum of their hashes: two tables with the same rows have the same.
 
         `as_of` is an older version, as for `read`.
@@ -610,18 +606,18 @@ class DeltaStreamTable(UsersWords):
         return compact_job(self._catalog, request_of(self._table_id, **chosen), sinks)
 
     @overload
-    def check(self, partition: Values = None, *, quick: bool = False) -> list[CheckResult]: ...
+    def check(self, partition: PartitionLike = None, *, quick: bool = False) -> list[CheckResult]: ...
     @overload
     def check(
-        self, partition: Values = None, *, readable_by: str | Sequence[str]
+        self, partition: PartitionLike = None, *, readable_by: str | Sequence[str]
     ) -> dict[str, tuple[Obstacle, ...]]: ...
     @overload
     def check(
-        self, partition: Values = None, *, health: Literal[True] | Thresholds, plot: str | None = None
+        self, partition: PartitionLike = None, *, health: Literal[True] | Thresholds, plot: str | None = None
     ) -> TableHealth: ...
     def check(
         self,
-        partition: Values = None,
+        partition: PartitionLike = None,
         *,
         quick: bool = False,
         readable_by: str | Sequence[str] = (),
@@ -666,7 +662,7 @@ class DeltaStreamTable(UsersWords):
 
     def vacuum(
         self,
-        partition: Values = None,
+        partition: PartitionLike = None,
         *,
         age_min_s: float = VACUUM_AGE_MIN_S,
         force: bool = False,
@@ -705,7 +701,7 @@ class DeltaStreamTable(UsersWords):
 
     # Versions
 
-    def versions(self, partition: Values = None) -> list[VersionInfo]:
+    def versions(self, partition: PartitionLike = None) -> list[VersionInfo]:
         """Every version of each partition, the oldest first, and whether it is retained: may be read or gone back to.
 
         Examples:
@@ -717,7 +713,7 @@ class DeltaStreamTable(UsersWords):
         of_each = self._of_each(partition, lambda chosen: versions(self._catalog, self._table_id, chosen))
         return [version for found in of_each for version in found]
 
-    def history(self, partition: Values = None) -> list[VersionMade]:
+    def history(self, partition: PartitionLike = None) -> list[VersionMade]:
         """What made each version of each partition, and when, the oldest first.
 
         Examples:
@@ -733,7 +729,7 @@ class DeltaStreamTable(UsersWords):
         self,
         from_: str | datetime | None = None,
         to: str | datetime | None = None,
-        partition: Values = None,
+        partition: PartitionLike = None,
         *,
         bookmark: str | None = None,
         **asked: Unpack[ChangesOptions],
@@ -817,7 +813,7 @@ class DeltaStreamTable(UsersWords):
         self,
         from_: str | datetime | None = None,
         to: str | datetime | None = None,
-        partition: Values = None,
+        partition: PartitionLike = None,
         *,
         key: Sequence[str] | None = None,
     ) -> Difference:
@@ -835,7 +831,7 @@ class DeltaStreamTable(UsersWords):
 
         return stream_changes(self._catalog, self._table_id, from_, to, partition, ChangesRequest(key=key), difference)
 
-    def rollback(self, version: str | datetime, partition: Values = None) -> StreamState:
+    def rollback(self, version: str | datetime, partition: PartitionLike = None) -> StreamState:
         """Go back to the contents of a retained `version`, by name or number, or of a time. Later commits are dropped.
 
         Returns the new version. Raises NotFoundError, InputError where it is active or too old, ConflictError where a
@@ -849,7 +845,9 @@ class DeltaStreamTable(UsersWords):
 
         return rollback(self._catalog, self._table_id, version, partition)
 
-    def retract(self, position: int | None = None, partition: Values = None, *, file: str | None = None) -> StreamState:
+    def retract(
+        self, position: int | None = None, partition: PartitionLike = None, *, file: str | None = None
+    ) -> StreamState:
         """Take out the delta at a stream `position` that is not compacted yet, or one `file`, compacted or not.
 
         What cannot be read or folded blocks its partition until it is taken out. `file` is the path that the error
@@ -873,7 +871,7 @@ class DeltaStreamTable(UsersWords):
 
     # Other engines
 
-    def publish(self, to: str | None = None, partition: Values = None) -> PublicationResult:
+    def publish(self, to: str | None = None, partition: PartitionLike = None) -> PublicationResult:
         """Show the compacted rows in an Iceberg or a Delta table, now and after every compaction.
 
         `to` is "iceberg://NAME/ns.table", "delta:///PATH" or "delta://s3://BUCKET/PATH"; without it, repair what a
@@ -898,8 +896,8 @@ class DeltaStreamTable(UsersWords):
     def _declared(self) -> Table:
         return self._catalog.described(self._table_id)
 
-    def _chosen(self, partition: Values) -> list[Partition]:
+    def _chosen(self, partition: PartitionLike) -> list[Partition]:
         return self._catalog.chosen(self._table_id, partition)
 
-    def _of_each(self, partition: Values, work: Callable[[Partition], T]) -> list[T]:
+    def _of_each(self, partition: PartitionLike, work: Callable[[Partition], T]) -> list[T]:
         return side_by_side(self._chosen(partition), work, self._catalog.at_once)

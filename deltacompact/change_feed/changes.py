@@ -6,14 +6,14 @@ changes(prod, "db.orders", "2026-11-22", per_commit=True)    of each commit sinc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
-from deltacompact.base.model import Partition
+from deltacompact.base.model import Partition, PartitionLike
 from deltacompact.base.partitions import side_by_side
 from deltacompact.change_feed.request import ChangeRange, ChangesRequest, changes_of
 
@@ -34,7 +34,7 @@ def stream_changes(
     table_id: str,
     from_: str | datetime | None,
     to: str | datetime | None,
-    partition: Mapping[str, Any] | Partition | None,
+    partition: PartitionLike,
     asked: ChangesRequest,
     asking: Asking[Answer] = changes_of,
 ) -> Answer:

@@ -22,7 +22,7 @@ from datetime import datetime
 from typing import Any
 
 from deltacompact.base.errors import ConflictError, InputError, NotFoundError
-from deltacompact.base.model import FORMAT_VERSION, Partition, Table
+from deltacompact.base.model import FORMAT_VERSION, Partition, PartitionLike, Table
 from deltacompact.base.moments import moment_of
 from deltacompact.base.partitions import side_by_side
 from deltacompact.change_feed.bookmark import (
@@ -234,9 +234,7 @@ def state_of(catalog: Streams, table_id: str, partition: Partition, position: St
     return catalog.log(table_id, partition).state_at(position.version, position.tail)
 
 
-def refuse_version_of_many(
-    table: Table, partition: Mapping[str, Any] | Partition | None, end: str | datetime | None
-) -> None:
+def refuse_version_of_many(table: Table, partition: PartitionLike, end: str | datetime | None) -> None:
     """Raise InputError if an end is a version and no time, where no partition is named and there may be several."""
     if end is not None and partition is None and table.partition_keys and moment_of(end) is None:
         raise InputError(f"version {end!r}: each partition has its own versions, name a partition or a time")
@@ -247,7 +245,7 @@ def positions_at(
     table_id: str,
     as_of: str | datetime | None,
     known: Positions | None = None,
-    partition: Mapping[str, Any] | Partition | None = None,
+    partition: PartitionLike = None,
 ) -> Positions:
     """The position of one partition, or of each, now, or at a version or a time.
 

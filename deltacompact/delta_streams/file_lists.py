@@ -16,12 +16,11 @@ engine that globs the folder while files are exchanged would see files of two ve
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import Partition, Readers
+from deltacompact.base.model import Partition, PartitionLike, Readers
 from deltacompact.base.partitions import all_done
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.paths import TablePaths
@@ -40,7 +39,7 @@ class PublishedLists:
     deltas_left_out: int
 
 
-def live_files(catalog: Streams, table_id: str, partition: Mapping[str, Any] | Partition | None = None) -> list[str]:
+def live_files(catalog: Streams, table_id: str, partition: PartitionLike = None) -> list[str]:
     """Paths or URIs of the files that a published list would have. Raises what `publish` raises."""
 
     def listed(chosen: Partition) -> list[str]:
@@ -50,9 +49,7 @@ def live_files(catalog: Streams, table_id: str, partition: Mapping[str, Any] | P
     return [file for files in found for file in files]
 
 
-def publish(
-    catalog: Streams, table_id: str, partition: Mapping[str, Any] | Partition | None = None
-) -> list[PublishedLists]:
+def publish(catalog: Streams, table_id: str, partition: PartitionLike = None) -> list[PublishedLists]:
     """Publish the active version of every partition, or of one.
 
     Raises InputError if a partition was not compacted or has files with dead rows, after it has published the others;

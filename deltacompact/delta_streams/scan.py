@@ -5,7 +5,7 @@ scan("orders", {"day": "1995-04-03"}, columns=["id"], filter=[("total", ">", 9)]
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -18,7 +18,7 @@ from deltacompact.base import expect
 from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import InputError
 from deltacompact.base.fingerprint import Fingerprint
-from deltacompact.base.model import ContentType, Partition, Table
+from deltacompact.base.model import ContentType, Partition, PartitionLike, Table
 from deltacompact.base.moments import moment_of
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.base.partitions import side_by_side
@@ -60,7 +60,7 @@ class Scan:
     """One scan of a table: a partition (None: all) and the fields of a Selection."""
 
     table_id: str
-    partition: Mapping[str, Any] | Partition | None = None
+    partition: PartitionLike = None
     columns: Sequence[str] | None = None
     filter: Any = None
     version: str | datetime | None = None
@@ -162,7 +162,7 @@ def export_table(
     catalog: Streams,
     table_id: str,
     target: str,
-    partition: Mapping[str, Any] | Partition | None = None,
+    partition: PartitionLike = None,
     version: str | datetime | None = None,
     as_of: str | datetime | None = None,
 ) -> int:

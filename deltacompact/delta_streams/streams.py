@@ -10,7 +10,7 @@ Readers, compactions and vacuums find streams here. Users have the catalog: see 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ import pyarrow as pa
 from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import ConflictError, CorruptionError, InputError, NotFoundError
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
-from deltacompact.base.model import FORMAT_VERSION, Partition, Table
+from deltacompact.base.model import FORMAT_VERSION, Partition, PartitionLike, Table
 from deltacompact.base.partitions import side_by_side
 from deltacompact.delta_streams.listing import Listing, read_listing
 from deltacompact.delta_streams.log.entries import dump
@@ -95,7 +95,7 @@ class Streams(Tables):
         """The partitions as this process last listed them for a writer, and those that it has begun since."""
         return self._spellings.setdefault(table_id, Spellings())
 
-    def partition(self, table_id: str, values: Mapping[str, Any] | Partition | None) -> Partition:
+    def partition(self, table_id: str, values: PartitionLike) -> Partition:
         """A partition that exists. Raises NotFoundError."""
         partition = Partition.of(self.known_table(table_id).partition_keys, values)
         if not self.log(table_id, partition).exists():
@@ -112,7 +112,7 @@ class Streams(Tables):
             if key[0] == table_id:
                 self._logs.pop(key, None)
 
-    def chosen(self, table_id: str, partition: Mapping[str, Any] | Partition | None) -> list[Partition]:
+    def chosen(self, table_id: str, partition: PartitionLike) -> list[Partition]:
         """All partitions, or the named one."""
         if partition is None:
             return self.partitions(table_id)

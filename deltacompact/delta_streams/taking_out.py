@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +23,7 @@ from deltacompact.base import expect
 from deltacompact.base.data_file import DataFile
 from deltacompact.base.deltas import Commit, Delta, ObjectRef
 from deltacompact.base.errors import ConflictError, CorruptionError, InputError, NotFoundError
-from deltacompact.base.model import Partition
+from deltacompact.base.model import Partition, PartitionLike
 from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.base.settings import DEFAULTS
 from deltacompact.base.user_calls import user_call
@@ -41,9 +40,7 @@ from deltacompact.storage.objects import ObjectStore
 
 
 @user_call
-def retract_file(
-    catalog: Streams, table_id: str, path: str, partition: Mapping[str, Any] | Partition | None = None
-) -> StreamState:
+def retract_file(catalog: Streams, table_id: str, path: str, partition: PartitionLike = None) -> StreamState:
     """Take out one file, by its path in the log or the name that it was appended under. No other row is lost.
 
     `catalog` is what open_catalog returned; `table_id`, `partition` and `path` say which file.

@@ -10,14 +10,12 @@ It drops the commits in between; commits that arrive while it runs stay on top.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 from deltacompact.base import expect
 from deltacompact.base.errors import ConflictError, InputError
-from deltacompact.base.model import Partition
+from deltacompact.base.model import Partition, PartitionLike
 from deltacompact.base.moments import moment_at, moment_of, spelled
 from deltacompact.base.user_calls import user_call
 from deltacompact.base.wording import counted
@@ -69,9 +67,7 @@ def versions(catalog: Streams, table_id: str, partition: Partition) -> list[Vers
 
 
 @user_call
-def rollback(
-    catalog: Streams, table_id: str, version: str | datetime, partition: Mapping[str, Any] | Partition | None = None
-) -> StreamState:
+def rollback(catalog: Streams, table_id: str, version: str | datetime, partition: PartitionLike = None) -> StreamState:
     """Go back to the contents of a retained version, or of a moment. Returns the new version that has them.
 
     `catalog` is what open_catalog returned; `table_id`, `partition` and `version` (a name, a number, or a time) say
@@ -123,9 +119,7 @@ def rollback(
 
 
 @user_call
-def retract(
-    catalog: Streams, table_id: str, position: int, partition: Mapping[str, Any] | Partition | None = None
-) -> StreamState:
+def retract(catalog: Streams, table_id: str, position: int, partition: PartitionLike = None) -> StreamState:
     """Take out the delta at a stream position, so that a corrupt one does not block its partition.
 
     `catalog` is what open_catalog returned; `table_id`, `partition` and `position` (milliseconds, unless a writer chose

@@ -12,10 +12,9 @@ import contextlib
 import functools
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from deltacompact.base import expect
 from deltacompact.base.batching import batched
 from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import ConflictError, CorruptionError, InputError
-from deltacompact.base.model import Partition
+from deltacompact.base.model import Partition, PartitionLike
 from deltacompact.base.partitions import all_done, side_by_side
 from deltacompact.base.settings import DEFAULTS, HASH_BUCKETS_MAX, Options, at_least
 from deltacompact.base.user_calls import user_call
@@ -86,7 +85,7 @@ class CheckResult:
 def check(
     catalog: Streams,
     table_id: str,
-    partition: Mapping[str, Any] | Partition | None = None,
+    partition: PartitionLike = None,
     *,
     quick: bool = False,
 ) -> list[CheckResult]:
@@ -254,7 +253,7 @@ def _same(found, expected) -> bool:  # type: ignore[no-untyped-def]
     return np.array_equal(digests(found), digests(expected)) and np.array_equal(found[:, -12:], expected[:, -12:])
 
 
-def index_entries(catalog: Streams, table_id: str, partition: Mapping[str, Any] | Partition | None = None) -> int:
+def index_entries(catalog: Streams, table_id: str, partition: PartitionLike = None) -> int:
     """The number of index entries of a table, or of one partition."""
 
     def entries(chosen: Partition) -> int:
@@ -269,7 +268,7 @@ def rehash_table(
     table_id: str,
     hash_bucket_count: int,
     executor: Executor,
-    partition: Mapping[str, Any] | Partition | None = None,
+    partition: PartitionLike = None,
     options: Options = DEFAULTS,
 ) -> list[tuple[Partition, int, int]]:
     """Rehash the index of every compacted partition: (partition, buckets before, buckets after).

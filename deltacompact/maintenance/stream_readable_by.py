@@ -9,12 +9,11 @@ in each case             2 deltas: compact folds them; until then the engine doe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from deltacompact.base import expect
 from deltacompact.base.engines import AS_OF, Engine, EngineName, engine_named
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import ContentType, Partition
+from deltacompact.base.model import ContentType, PartitionLike
 from deltacompact.base.partitions import side_by_side
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.streams import Streams
@@ -25,7 +24,7 @@ DELTA_READERS = (EngineName.DUCKDB, EngineName.POLARS, EngineName.SPARK)
 
 
 def stream_obstacles_of(
-    catalog: Streams, table_id: str, partition: Mapping[str, Any] | Partition | None, engines: str | Sequence[str]
+    catalog: Streams, table_id: str, partition: PartitionLike, engines: str | Sequence[str]
 ) -> dict[str, tuple[Obstacle, ...]]:
     """What keeps each engine from reading the table, by the engine's name. Raises InputError for an unknown engine."""
     named = {name: engine_named(name) for name in expect.names("readable_by", engines)}

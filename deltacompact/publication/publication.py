@@ -15,14 +15,14 @@ Only compacted rows are shown. After a partition was restated, its old rows are 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from deltacompact.base.errors import ConflictError, InputError, NotFoundError, SchemaError
-from deltacompact.base.model import ContentType, OperationType, Partition, Readers
+from deltacompact.base.model import ContentType, OperationType, Partition, PartitionLike, Readers
 from deltacompact.base.partitions import done_for_each
 from deltacompact.base.wording import counted, one_line
 from deltacompact.delta_streams.log.state import StreamState
@@ -85,7 +85,7 @@ def publish(
     catalog: Streams,
     table_id: str,
     to: str | None = None,
-    partition: Mapping[str, Any] | Partition | None = None,
+    partition: PartitionLike = None,
 ) -> PublicationResult:
     """See DeltaStreamCatalog.publish."""
     declared = catalog.publication(table_id)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +25,7 @@ from pyspark.sql import functions as F
 from deltacompact.base.data_file import DataFile
 from deltacompact.base.deltas import CompactedDelta, Delta
 from deltacompact.base.errors import InputError, NotFoundError
-from deltacompact.base.model import ContentType, OperationType, Partition, Table
+from deltacompact.base.model import ContentType, OperationType, Partition, PartitionLike, Table
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.base.table_keys import TableKeys
 from deltacompact.base.wording import one_line
@@ -78,7 +77,7 @@ def validate(
     catalog: DeltaStreamCatalog,
     table_id: str,
     spark: SparkSession | None = None,
-    partition: Mapping[str, Any] | Partition | None = None,
+    partition: PartitionLike = None,
 ) -> tuple[PartitionReport, ...]:
     """One report for each partition (default: all). Raises InputError where the table has no keys, and so no meaning.
 

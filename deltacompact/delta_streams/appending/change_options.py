@@ -15,7 +15,7 @@ from typing import Any, TypedDict
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import OperationType, Partition, Table
+from deltacompact.base.model import OperationType, Partition, PartitionLike, Table
 from deltacompact.change_events.formats import Envelope, format_of
 from deltacompact.change_events.operations import Operations
 
@@ -51,7 +51,7 @@ class ChangeOptions:
 
 
 def change_options(
-    table: Table, partition: Mapping[str, Any] | Partition | None, operation: str, said: ChangeEventOptions
+    table: Table, partition: PartitionLike, operation: str, said: ChangeEventOptions
 ) -> ChangeOptions | None:
     """The options. None: rows of one partition and one operation. Raises InputError naming options that clash."""
     says, partition_by = _says_operation(operation, said), said.get("partition_by")

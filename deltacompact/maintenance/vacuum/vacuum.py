@@ -27,13 +27,12 @@ has nothing to do. Otherwise it reads the log back to the versions that the mark
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from deltacompact.base import expect
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
-from deltacompact.base.model import Partition
+from deltacompact.base.model import Partition, PartitionLike
 from deltacompact.base.notebooks import UsersWords
 from deltacompact.base.partitions import all_done
 from deltacompact.base.user_calls import user_call
@@ -100,7 +99,7 @@ class VacuumResult(UsersWords):
 def vacuum(
     catalog: Streams,
     table_id: str,
-    partition: Mapping[str, Any] | Partition | None = None,
+    partition: PartitionLike = None,
     *,
     age_min_s: float = VACUUM_AGE_MIN_S,
     force: bool = False,
