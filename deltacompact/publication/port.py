@@ -36,8 +36,7 @@ WantedFiles: TypeAlias = "Mapping[str, ShownFile]"
 class Source:
     """The delta table whose rows are shown. `where`: the location of its catalog; `root`: the table's folder there.
 
-    `now_s`: the time of the run, in seconds. `streams`: the folders of all its streams, of a publication that begins;
-    else None.
+    `now_s`: the time of the run, in seconds.
     """
 
     store: ObjectStore
@@ -45,7 +44,6 @@ class Source:
     root: str
     keys: tuple[str, ...]
     now_s: float
-    streams: frozenset[str] | None = None
 
     @property
     def shows(self) -> str:
@@ -56,14 +54,6 @@ class Source:
         """The folder of the stream that a data file belongs to. None: it is not a file of this catalog."""
         below = location.removeprefix(self.where)
         return stream_root_of(below) if location.startswith(self.where) else None
-
-    def wanted(self, stream: str, files: Mapping[str, WantedFiles]) -> WantedFiles | None:
-        """The wanted files of a stream, of those by stream. None: what is shown of it stays.
-
-        Nothing is wanted of a stream that the table does not have: a dropped table of its name was published there.
-        """
-        gone = self.streams is not None and stream not in self.streams
-        return files.get(stream, {} if gone else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +80,21 @@ class FilesToShow:
     streams            by stream folder, the files by location
     versions           by stream folder, the number of the version with these files
     deltas_left_out    the number of deltas that are not compacted yet
+    known              the folders of all streams that the delta table has. None: of a run over some partitions
     """
 
-    streams: Mapping[str, Mapping[str, ShownFile]]
+    streams: Mapping[str, WantedFiles]
     versions: Mapping[str, int]
     deltas_left_out: int
+    known: frozenset[str] | None = None
+
+    def of(self, stream: str) -> WantedFiles | None:
+        """The wanted files of a stream. None: what is shown of it stays.
+
+        Nothing is wanted of a stream that the table does not have: a dropped table of its name was published there.
+        """
+        gone = self.known is not None and stream not in self.known
+        return self.streams.get(stream, {} if gone else None)
 
     @property
     def files(self) -> tuple[ShownFile, ...]:

@@ -97,8 +97,9 @@ def publish(
         )
     if declared and to and declared != to:
         raise InputError(f"table {table_id!r} is published to {declared}: stop that first (publish --stop)")
-    publishing = _Publishing(catalog, table_id, target_of(declared or to or ""), catalog.chosen(table_id, partition))
-    return publishing.run(declare=declared is None)
+    declare = declared is None
+    one = None if partition is None else catalog.chosen(table_id, partition)
+    return _Publishing(catalog, table_id, target_of(declared or to or ""), None if declare else one).run(declare)
 
 
 def show_compacted(catalog: Streams, table_id: str, target: str, partitions: Sequence[Partition]) -> PublicationResult:
@@ -118,6 +119,15 @@ class _ShownStream:
     state: StreamState
     columns: pa.Schema
 
+    @property
+    def version(self) -> int:
+        return int(self.state.version.partition("-")[0])
+
+    @property
+    def is_restated(self) -> bool:
+        """Whether its rows are not compacted, and those of the version before it may be shown."""
+        return self.version > 0 and self.state.compacted is None and bool(self.state.deltas)
+
 
 def _is_read_by_others(where: str) -> bool:
     """Whether other engines find files below this URI. On S3 they refuse empty names, or follow `.` and `..`."""
@@ -132,10 +142,10 @@ class _ColumnsChangedError(Exception):
 
 
 class _Publishing:
-    """One run."""
+    """One run. `partitions`: None for all, which are listed anew whenever the streams are read."""
 
     def __init__(
-        self, catalog: Streams, table_id: str, target: PublicationTarget, partitions: Sequence[Partition]
+        self, catalog: Streams, table_id: str, target: PublicationTarget, partitions: Sequence[Partition] | None
     ) -> None:
         self._catalog = catalog
         self._table_id = table_id
@@ -144,11 +154,10 @@ class _Publishing:
         self._keys = catalog.described(table_id).partition_keys
         self._where = catalog.location
 
-    def _source(self, declare: bool) -> Source:
-        paths, now_s = TablePaths.of(self._table_id), self._catalog.clock()
-        known = map(paths.stream, self._catalog.partitions(self._table_id)) if declare else None
-        streams = None if known is None else frozenset(stream.root for stream in known)
-        return Source(self._catalog.store, self._where, paths.root, tuple(self._keys), now_s, streams)
+    @property
+    def _source(self) -> Source:
+        root, now_s = TablePaths.of(self._table_id).root, self._catalog.clock()
+        return Source(self._catalog.store, self._where, root, tuple(self._keys), now_s)
 
     def run(self, declare: bool = False) -> PublicationResult:
         """Compare and commit. If some streams cannot be shown, show the others, and then raise the first error.
@@ -166,10 +175,10 @@ class _Publishing:
         raise ConflictError(f"table {self._table_id!r} gets new columns faster than they can be shown")
 
     def _run(self, declare: bool) -> PublicationResult:
-        table = self._target.open(self._source(declare))
+        table = self._target.open(self._source)
         if table.shows_nothing:  # somebody may have dropped it: then the other partitions are missing, too
-            self._partitions = self._catalog.partitions(self._table_id)
-        streams, errors = self._streams()
+            self._partitions = None
+        streams, errors = self._streams(self._listed())
         if declare and errors:
             raise errors[0][1]
         if declare:
@@ -207,9 +216,9 @@ class _Publishing:
 
     def _committed(self, table: PublishedTable, columns: pa.Schema, declare: bool) -> PublicationResult:
         if declare:
-            table.check(self._wanted(columns).files)  # refuses unfit files
+            table.check(self._wanted(columns, declare).files)  # refuses unfit files
             self._declare()
-        shown = table.show(lambda: self._wanted(columns))
+        shown = table.show(lambda: self._wanted(columns, declare))
         return PublicationResult(
             self._table_id,
             str(self._target),
@@ -232,9 +241,12 @@ class _Publishing:
 
     # The streams
 
-    def _streams(self) -> tuple[list[_ShownStream], list[tuple[Partition, Exception]]]:
+    def _listed(self) -> Sequence[Partition]:
+        return self._catalog.partitions(self._table_id) if self._partitions is None else self._partitions
+
+    def _streams(self, partitions: Sequence[Partition]) -> tuple[list[_ShownStream], list[tuple[Partition, Exception]]]:
         """The streams that can be shown, and why the others cannot."""
-        found, errors = done_for_each(self._partitions, self._stream, self._catalog.at_once)
+        found, errors = done_for_each(partitions, self._stream, self._catalog.at_once)
         return [stream for stream in found if stream is not None], errors
 
     def _stream(self, partition: Partition) -> _ShownStream | None:
@@ -305,23 +317,24 @@ class _Publishing:
         except SchemaError as error:  # binaries of a fixed size here, and others there: no reader takes both
             raise SchemaError(f"{error} in other partitions: restate them with one type (catalog.restate)") from None
 
-    def _wanted(self, columns: pa.Schema) -> FilesToShow:
-        streams, _ = self._streams()
+    def _wanted(self, columns: pa.Schema, declare: bool) -> FilesToShow:
+        partitions, paths = self._listed(), TablePaths.of(self._table_id)
+        streams, _ = self._streams(partitions)
         if not joined([columns, self._columns(streams)], f"table {self._table_id!r}").equals(columns):
             raise _ColumnsChangedError
         wanted, versions = {}, {}
         unfit = {partition for partition, _ in self._unfit(streams, columns)}
         for stream in streams:
-            compacted = stream.state.compacted
-            if stream.partition in unfit or (compacted is None and stream.state.deltas):
+            if stream.partition in unfit or (stream.is_restated and not declare):
                 continue  # restated: the old rows are shown until it is compacted
-            folder = TablePaths.of(self._table_id).stream(stream.partition).root
-            files = compacted.files if compacted else ()
+            folder = paths.stream(stream.partition).root
+            files = stream.state.compacted.files if stream.state.compacted else ()
             values = partition_values(stream.partition, columns) if files else ()
             shown = [ShownFile(self._where + file.path, file, values) for file in files]
             wanted[folder] = {file.location: file for file in shown}
-            versions[folder] = int(stream.state.version.partition("-")[0])
-        return FilesToShow(wanted, versions, _waiting(streams))
+            versions[folder] = stream.version
+        known = frozenset(paths.stream(partition).root for partition in partitions)
+        return FilesToShow(wanted, versions, _waiting(streams), known if self._partitions is None else None)
 
 
 def _waiting(streams: Iterable[_ShownStream]) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from dying import Crash, Dying
 from publications import LOCAL, WIDE, Publications, T, configure, marked_partitions, meeting, plain
 from pyiceberg.catalog.sql import SqlCatalog
 
@@ -26,6 +27,7 @@ from deltacompact.base.errors import (
     SchemaError,
     StoreError,
 )
+from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.catalog.mirror import mirror
 from deltacompact.delta_streams.appending.stream_fit import StreamFit
 from deltacompact.delta_streams.versions import rollback, versions
@@ -498,7 +500,23 @@ def test_rollback_and_restatement_are_followed(orders):
 
 def test_a_table_made_anew_shows_no_partition_of_the_dropped_one(by_day):
     by_day.publish_days_and_drop_one()
+    by_day.publish()
+    assert by_day.shown() == []  # no row of it is compacted yet
+    by_day.compact()
     assert by_day.shown() == by_day.compacted() == [{"day": "b", "id": 2}]
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_the_next_run_empties_partitions_of_a_dropped_table_after_a_run_that_died(by_day, monkeypatch, compacted):
+    by_day.publish_days_and_drop_one()
+    if compacted:
+        by_day.compact()
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        Dying(patch, [(DeltaStreamCatalog, ["declare_publication"])], at=0, after=True)
+        by_day.publish()
+    by_day.catalog = by_day.opened()
+    by_day.publish()
+    assert by_day.shown() == ([{"day": "b", "id": 2}] if compacted else [])
 
 
 def test_all_rows_deleted(orders):

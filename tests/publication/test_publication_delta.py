@@ -15,13 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from delta_publications import DeltaPublications
-from dying import changed
+from dying import Crash, Dying, changed
 from publications import LOCAL, WIDE, T, marked_partitions, meeting, plain
 
 import deltacompact
 from deltacompact import cli
 from deltacompact.base.errors import CorruptionError, InputError, SchemaError
 from deltacompact.base.limits import Limits
+from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.delta_streams.appending.other_partitions import OtherPartitions
 from deltacompact.delta_streams.appending.stream_fit import StreamFit
 from deltacompact.delta_streams.versions import rollback
@@ -378,7 +379,23 @@ def test_a_table_that_was_dropped_is_made_again_with_all_partitions(by_day):
 
 def test_a_table_made_anew_shows_no_partition_of_the_dropped_one(by_day):
     by_day.publish_days_and_drop_one()
+    by_day.publish()
+    assert by_day.shown() == []  # no row of it is compacted yet
+    by_day.compact()
     assert by_day.shown() == by_day.compacted() == [{"day": "b", "id": 2}]
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_the_next_run_empties_partitions_of_a_dropped_table_after_a_run_that_died(by_day, monkeypatch, compacted):
+    by_day.publish_days_and_drop_one()
+    if compacted:
+        by_day.compact()
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        Dying(patch, [(DeltaStreamCatalog, ["declare_publication"])], at=0, after=True)
+        by_day.publish()
+    by_day.catalog = by_day.opened()
+    by_day.publish()
+    assert by_day.shown() == ([{"day": "b", "id": 2}] if compacted else [])
 
 
 def published_with(orders, **columns):

@@ -181,6 +181,37 @@ def test_no_run_shows_an_older_version_than_another_one_did(orders, monkeypatch)
     assert len(list(orders.out.glob("deletion_vector_*"))) <= 2
 
 
+def test_a_run_over_all_partitions_keeps_one_that_another_run_shows_meanwhile(tmp_path, monkeypatch):
+    """A run that listed the partitions before it read the head took the new one for one of a dropped table."""
+    by_day = DeltaPublications(tmp_path, ["day"])
+    by_day.append([{"id": 1}], day="a")
+    by_day.compact()
+    by_day.publish()
+    other, once = by_day.opened(), []
+    put_certainly = table.put_certainly
+
+    def refused(*arguments):
+        raise StoreError("the disk is full")
+
+    def overtaken(*arguments):
+        if not once:
+            once.append(1)
+            other.append(T, pa.table({"id": [2]}), {"day": "b"})
+            deltacompact.compact(T, delta_catalog_client=other, settings=LOCAL)
+        return put_certainly(*arguments)
+
+    by_day.append([{"id": 3}], day="a")
+    with monkeypatch.context() as patch:
+        patch.setattr(table, "put_certainly", refused)
+        assert by_day.compact().publication.error is not None
+        patch.setattr(table, "put_certainly", overtaken)
+        by_day.publish()
+    assert once
+    assert (
+        by_day.shown() == by_day.compacted() == [{"day": day, "id": id_} for day, id_ in [("a", 1), ("a", 3), ("b", 2)]]
+    )
+
+
 def test_runs_at_the_same_time_end_with_what_the_stream_has(orders):
     runs_at_the_same_time(orders, (1, 2, 3))
     orders.catalog = orders.opened()

@@ -13,7 +13,7 @@ from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.publication.columns import joined
 from deltacompact.publication.iceberg.difference import deletes_name, difference
 from deltacompact.publication.iceberg.target import IcebergTarget
-from deltacompact.publication.port import ShownFile, Source
+from deltacompact.publication.port import FilesToShow, ShownFile, Source
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.tabular.published_types import ICEBERG_TYPES
 
@@ -45,8 +45,8 @@ def names(entries):
     return [entry.file.path for entry in entries]
 
 
-def streams(*files, stream=MONDAY):
-    return {stream: {file.location: file for file in files}}
+def streams(*files, stream=MONDAY, known=None):
+    return FilesToShow({stream: {file.location: file for file in files}}, {}, 0, known)
 
 
 def test_files_are_told_apart_by_their_paths():
@@ -88,9 +88,17 @@ def test_partitions_that_nobody_asked_about_stay_and_empty_ones_are_emptied():
     monday, tuesday = wanted(MONDAY, "a", "m1"), wanted(TUESDAY, "a", "m1")
     assert monday.dead_rows != tuesday.dead_rows
     head = state(data(monday.location, 1), data(tuesday.location, 1), dead(monday), dead(tuesday))
-    found = difference(head, SOURCE, {TUESDAY: {}})
-    assert names(found.removed) == [tuesday.location, *names([dead(tuesday)])]
-    assert found.data == ()
+    for known in (None, frozenset({MONDAY, TUESDAY})):
+        found = difference(head, SOURCE, streams(stream=TUESDAY, known=known))
+        assert names(found.removed) == [tuesday.location, *names([dead(tuesday)])]
+        assert found.data == ()
+
+
+def test_a_stream_that_the_table_does_not_have_is_emptied():
+    monday, tuesday = wanted(MONDAY, "a", "m1"), wanted(TUESDAY, "a")
+    head = state(data(monday.location, 1), data(tuesday.location, 1), dead(monday))
+    found = difference(head, SOURCE, streams(tuesday, stream=TUESDAY, known=frozenset({TUESDAY})))
+    assert names(found.removed) == [monday.location, *names([dead(monday)])]
 
 
 OURS = wanted(MONDAY, "a", "m1")

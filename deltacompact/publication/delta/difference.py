@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from deltacompact.publication.delta.log import Action, Head, location_of
-from deltacompact.publication.port import ShownFile, Source, foreign
+from deltacompact.publication.port import FilesToShow, ShownFile, Source, foreign
 
 DEAD_ROWS = "deltacompact.dead_rows"
 """The tag of a file with a deletion vector of ours."""
@@ -44,13 +44,11 @@ class DeltaDifference:
         return sum(file.dead_rows is not None for file in self.added.values())
 
 
-def difference(
-    head: Head, folder: str, name: str, source: Source, streams: Mapping[str, Mapping[str, ShownFile]]
-) -> DeltaDifference:
-    """The missing and the superfluous files of these streams on the head.
+def difference(head: Head, folder: str, name: str, source: Source, now: FilesToShow) -> DeltaDifference:
+    """The missing and the superfluous files on the head.
 
-    `folder`: the table's, with a slash at its end. `streams`: the wanted files, by stream folder and location. Raises
-    InputError if the head has a file, or a deletion vector, that no publication has added.
+    `folder`: the table's, with a slash at its end. Raises InputError if the head has a file, or a deletion vector, that
+    no publication has added.
     """
     removed: dict[str, Action] = {}
     shown: set[str] = set()
@@ -60,15 +58,15 @@ def difference(
         stream, dead_rows = source.stream_of(location), _dead_rows(file)
         if stream is None or (file.get("deletionVector") and dead_rows is None):
             raise foreign(name, location)
-        if (wanted := source.wanted(stream, streams)) is None:
+        if (wanted := now.of(stream)) is None:
             continue
         if location in wanted and wanted[location].dead_rows == dead_rows:
             shown.add(location)
         else:
             removed[location] = file
-            changed |= {stream} & streams.keys()
+            changed |= {stream} & now.streams.keys()
     added: dict[str, ShownFile] = {}
-    for stream, files in streams.items():
+    for stream, files in now.streams.items():
         missing = {location: file for location, file in files.items() if location not in shown}
         added |= missing
         changed |= {stream} if missing else set()

@@ -90,7 +90,7 @@ class ShownDeltaTable:
                 time.sleep(_PATIENCE.wait_s(attempt, is_lost=True))
             head = self._head() if attempt else self._found
             now = wanted()
-            found = difference(head or Head(-1), self._folder, self._name, self._source, now.streams)
+            found = difference(head or Head(-1), self._folder, self._name, self._source, now)
             lines = self._lines(head, found, now)
             if not lines:
                 self._files.discard()

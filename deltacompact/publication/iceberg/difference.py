@@ -12,14 +12,13 @@ delete file applies to no data file that is added after it, so then the dead row
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from deltacompact.base.errors import InputError
 from deltacompact.iceberg.deletes.matching import only_path
 from deltacompact.iceberg.table.content_files import Content, ContentFile, ManifestEntry
 from deltacompact.iceberg.table.table_state import TableState
-from deltacompact.publication.port import ShownFile, Source, foreign
+from deltacompact.publication.port import FilesToShow, ShownFile, Source, foreign
 from deltacompact.storage.identity import file_name
 
 _OUR_DELETES = re.compile(r"deltacompact-(?P<digest>[0-9a-f]{32})-[0-9a-f]{32}\.parquet")
@@ -39,34 +38,32 @@ def deletes_name(dead_rows: str, unique: str) -> str:
     return f"deltacompact-{dead_rows}-{unique}.parquet"
 
 
-def difference(head: TableState, source: Source, streams: Mapping[str, Mapping[str, ShownFile]]) -> IcebergDifference:
-    """The missing and the superfluous files of these streams on the head.
+def difference(head: TableState, source: Source, now: FilesToShow) -> IcebergDifference:
+    """The missing and the superfluous files on the head.
 
-    `streams`: the wanted files, by stream folder and location. Raises InputError if the head has a file that does not
-    come from a stream of the table.
+    Raises InputError if the head has a file that does not come from a stream of the table.
     """
     removed: list[ManifestEntry] = []
     data: dict[str, int] = {}
     dead: set[str] = set()
     for entry in head.data:
         path = entry.file.path
-        wanted = source.wanted(_stream_of(head, entry.file, source, path), streams)
+        wanted = now.of(_stream_of(head, entry.file, source, path))
         if wanted is not None and path not in wanted:
             removed.append(entry)
         data[path] = entry.sequence
     for entry in head.deletes:
         path, known = _named_by(head, entry.file)
-        wanted = source.wanted(_stream_of(head, entry.file, source, path), streams)
+        wanted = now.of(_stream_of(head, entry.file, source, path))
         applies = path in data and data[path] <= entry.sequence  # another engine may have dropped the data file alone
         if wanted is not None and not (applies and path in wanted and wanted[path].dead_rows == known):
             removed.append(entry)
         else:
             dead.add(known)
-    files = [file for wanted in streams.values() for file in wanted.values()]
     return IcebergDifference(
         tuple(removed),
-        tuple(file for file in files if file.location not in data),
-        tuple(file for file in files if file.dead_rows is not None and file.dead_rows not in dead),
+        tuple(file for file in now.files if file.location not in data),
+        tuple(file for file in now.files if file.dead_rows is not None and file.dead_rows not in dead),
     )
 
 

@@ -79,7 +79,7 @@ class ShownIcebergTable:
         def propose(head: TableState) -> Proposal[_Proposed]:
             """The difference on this head. The streams are read again, after the head."""
             now = wanted()
-            found = difference(head, self._source, now.streams)
+            found = difference(head, self._source, now)
             data, dead = files.data(found.data), files.dead(found.dead)
             added = tuple(addition(file) for file in (*data, *dead))
             return Proposal(_operation(found), found.removed, added, _Proposed(found, now.deltas_left_out))
