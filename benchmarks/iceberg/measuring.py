@@ -42,7 +42,7 @@ class Spec(child.Desk):
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One contender on one shape, once. `live` is None where no reader but its own could count.
+    """One contender on one shape, once. `live` is None where it failed.
 
     `seconds` of all rounds; `read_bytes` of the files that a reader would have read before each of them.
     `planned_bytes`: what a plan allows a process, the most of all rounds; None where there is no plan.
@@ -176,18 +176,20 @@ def measure(spec: Spec, parent: Connection) -> None:
 
 
 def _looked_at(catalog: Any, live_rows: int | None) -> dict[str, Any]:
-    """What PyIceberg finds afterwards. It cannot read tables that still have equality deletes."""
+    """What PyIceberg finds afterwards. It cannot read tables that still have equality deletes, which is an error."""
     table = catalog.load_table(TABLE)
     totals = table.current_snapshot().summary
-    counted = int(totals["total-equality-deletes"] or 0) == 0
-    found = fingerprint_of(table.scan().to_arrow_batch_reader()) if counted else None
-    live = found and found.rows
+    left = int(totals["total-equality-deletes"] or 0)
+    found = None if left else fingerprint_of(table.scan().to_arrow_batch_reader())
+    error = f"{left:,} keys of equality deletes are left: nobody could compare the rows" if left else None
+    if found and live_rows is not None and found.rows != live_rows:
+        error = f"{found.rows:,} rows live, not {live_rows:,}"
     return {
-        "live": live,
+        "live": found and found.rows,
         "checksum": found.checksum if found else 0,
         "files_after": int(totals["total-data-files"] or 0),
         "delete_files_after": int(totals["total-delete-files"] or 0),
-        "error": None if None in (live, live_rows) or live == live_rows else f"{live:,} rows live, not {live_rows:,}",
+        "error": error,
     }
 
 

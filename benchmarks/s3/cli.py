@@ -112,9 +112,8 @@ def s3(
         "seed": seed,
     }
     facts = _facts(endpoint, scale, partitions, repeats)
-    full_size = scale == 1 and partitions == goals.PARTITIONS
     tables = report.grids(lines, prices.requests)
-    tables.append(("Goals", goals.goals_grid(lines, titles[-1], executors[0], full_size)))
+    tables.append(("Goals", goals.goals_grid(lines, titles[-1], executors[0], scale, partitions)))
     measured = report.markdown(facts, tables, lines)
     document = report.document_of(described, measurements, lines)
     models = _models(document, prices)

@@ -6,6 +6,7 @@ append, local         0.00    -       failed  ...
 
 from __future__ import annotations
 
+from benchmarks.s3.goals import PARTITIONS, goals_grid
 from benchmarks.s3.report import Line, summary
 
 PLACES = ("local files", "S3, 0 ms", "S3, 30 ms")
@@ -29,3 +30,19 @@ def test_what_failed_or_was_not_run_has_no_numbers():
     lines = [Line("append", "S3, 30 ms", "local", 1, "it failed"), Line("append", "local files", "local", 1, None, 1.0)]
     _, (row,) = summary(lines, PLACES)
     assert row == ["append, local", "1.00", *["-"] * 7]
+
+
+def test_a_goal_for_a_thousand_partitions_is_not_measured_on_fewer():
+    """The README showed 20 s for 200 partitions beside 190 s wanted for 1,000."""
+    lines = [
+        Line("all partitions", "S3, 30 ms", "local", 1, None, 20.3),
+        Line("narrow, 1,000 rows", "S3, 30 ms", "local", 1, None, 3.07),
+    ]
+
+    def shown(partitions: int) -> dict[str, list[str]]:
+        _, rows = goals_grid(lines, "S3, 30 ms", "local", 1.0, partitions)
+        return {goal: figures for goal, _, _, *figures in rows}
+
+    assert shown(PARTITIONS)["1,000 partitions x 10 deltas: seconds"] == ["20.3", "yes"]
+    assert shown(200)["1,000 partitions x 10 deltas: seconds"] == ["-", "-"]
+    assert shown(200)["1,000 rows onto narrow: seconds"] == ["3.07", "-"]
