@@ -127,7 +127,7 @@ def _read(store: ObjectStore, listed: Sequence[Manifest]) -> dict[str, npt.NDArr
     found = {}
     for manifest, entries in zip(listed, StateReader(store).entries_of(listed), strict=True):
         files = [
-            (int(entry.file.content), entry.file.file_bytes, entry.file.rows, entry.added_at)
+            (int(entry.file.content), entry.file.content_bytes, entry.file.rows, entry.added_at)
             for entry in entries
             if entry.status is not Status.DELETED
         ]

@@ -37,7 +37,7 @@ def branch_statistics(catalog: IcebergCatalog, asked: Instruction) -> BranchStat
         table_id=asked.source_table_id,
         partition=branch_of({"branch": asked.branch}),
         delta_file_rows=(*(file.rows for file in deletes), *hashed),
-        delta_bytes=sum(file.file_bytes for file in deletes),
+        delta_bytes=sum(file.content_bytes for file in deletes),
         base_small_files=reads.small,
         base_rows=sum(file.rows for file in written),
         base_bytes=sum(file.file_bytes for file in written),

@@ -18,7 +18,7 @@ import pytest
 from budgets import examples
 from hand_made_tables import data, state
 from hypothesis import given, settings
-from iceberg_lake import CERTIFYING, SETTINGS, Lake
+from iceberg_lake import CERTIFYING, SETTINGS, Lake, local_path
 from manifest_entries import DATA, SPEC, TERMS, VECTOR, listed
 from pyiceberg.catalog.sql import SqlCatalog
 from version_3 import T, add_column, delete_by_vector, known_rows, live_rows, update
@@ -37,6 +37,7 @@ from deltacompact.iceberg_modes.modes import CONVERT
 from deltacompact.iceberg_modes.rewrite import writing
 from deltacompact.iceberg_modes.rewrite.options import rewrite_options
 from deltacompact.iceberg_modes.rewrite.plan import plan_rewrite
+from deltacompact.iceberg_modes.watching import WatchedBranch
 from deltacompact.steps.materialize import materialize
 from deltacompact.tabular import field_ids
 
@@ -486,6 +487,32 @@ def test_rows_with_a_default_value_inside_of_a_struct_are_not_read(lake, kind):
         lake.prepared(T, settings=CERTIFYING, mode=CONVERT)
     assert lake.prepared(T, mode=CONVERT).run().snapshots
     assert table.read(columns=["id"]).to_pylist() == []
+
+
+def test_deletion_vectors_of_one_file_count_their_own_bytes(lake):
+    """The file was counted once for each of them."""
+    table_of(lake, [1, 2], [3, 4])
+    lake.delete_by_key(T, {"id": [1, 3]})
+    lake.prepared(T, mode=CONVERT).run()
+    state = lake.state(T)
+    first, second = (entry.file for entry in state.deletes)
+    assert first.path == second.path
+    own, data_bytes = first.content_size + second.content_size, sum(entry.file.file_bytes for entry in state.data)
+    assert own < first.file_bytes
+    assert state.snapshot.summary["added-files-size"] == str(own)
+    assert state.snapshot.summary["total-files-size"] == str(data_bytes + own)
+    lake.edit_metadata(T, {"snapshots": [stripped(snapshot) for snapshot in stored_snapshots(lake)]})
+    assert WatchedBranch(lake.catalog, T, "main").look().new_bytes == data_bytes + own
+
+
+def stored_snapshots(lake):
+    return json.loads(Path(local_path(lake.catalog.load_table(T).metadata_location)).read_text())["snapshots"]
+
+
+def stripped(snapshot):
+    """As if another program had committed it."""
+    summary = {name: value for name, value in snapshot["summary"].items() if not name.startswith("deltacompact.")}
+    return snapshot | {"summary": summary}
 
 
 def test_a_column_with_the_name_of_a_lineage_column_is_refused(lake):

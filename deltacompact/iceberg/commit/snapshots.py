@@ -247,7 +247,7 @@ def _summary(state: TableState, proposal: Proposal[Any]) -> dict[str, str]:
         "total-data-files": len(_with_content(left, Content.DATA)),
         "total-delete-files": len(_with_content(left, Content.POSITION_DELETES, Content.EQUALITY_DELETES)),
         "total-records": _rows(_with_content(left, Content.DATA)),
-        "total-files-size": sum(file.file_bytes for file in left),
+        "total-files-size": sum(file.content_bytes for file in left),
         "total-position-deletes": _rows(_with_content(left, Content.POSITION_DELETES)),
         "total-equality-deletes": _rows(_with_content(left, Content.EQUALITY_DELETES)),
     }
@@ -264,7 +264,7 @@ def _counts(verb: str, files: Sequence[ContentFile]) -> dict[str, int]:
     return {
         f"{of_data}-data-files": len(data),
         f"{of_data}-records": _rows(data),
-        f"{verb}-files-size": sum(file.file_bytes for file in files),
+        f"{verb}-files-size": sum(file.content_bytes for file in files),
         f"{verb}-delete-files": len(positions) + len(equality),
         f"{verb}-position-delete-files": len(positions) - len(vectors),
         f"{verb}-dvs": len(vectors),

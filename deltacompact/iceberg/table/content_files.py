@@ -94,6 +94,11 @@ class ContentFile:
         return self.content is Content.POSITION_DELETES and self.file_format.upper() == "PUFFIN"
 
     @property
+    def content_bytes(self) -> int:
+        """The bytes of what it holds: of a deletion vector, its part of the Puffin file, which several share."""
+        return self.file_bytes if self.content_size is None else self.content_size
+
+    @property
     def likely_decoded_bytes(self) -> int:
         return DECODED_TIMES * self.file_bytes
 

@@ -76,6 +76,26 @@ def test_a_conversion_reads_keys_and_writes_no_data():
     assert found.partition == {"branch": "audit"} and found.stream == "ns.t (audit, convert)"
 
 
+def test_vectors_that_share_a_file_count_their_own_bytes():
+    data_files = (data("a", 1, size=MIB, rows=10, ids=(0, 9)), data("b", 1, size=MIB, rows=10, ids=(10, 19)))
+    vectors = [
+        replace(
+            positions("v.puffin", 2, of=[of], rows=3),
+            file=replace(
+                positions("v.puffin", 2, of=[of], rows=3).file,
+                file_format="PUFFIN",
+                file_bytes=9_000,
+                content_offset=offset,
+                content_size=40,
+                referenced_data_file=of,
+            ),
+        )
+        for of, offset in (("a", 4), ("b", 44))
+    ]
+    found = branch_statistics(HandMade(*data_files, *vectors), asked(options={"delete-file-threshold": 1}))
+    assert found.delta_bytes == 80
+
+
 def test_an_upsert_asks_every_file():
     found = branch_statistics(HandMade(*entries()), asked(mode="upsert"))
     assert (found.base_rows, sum(found.delta_file_rows)) == (0, 3_000_015), "it writes no data either"
