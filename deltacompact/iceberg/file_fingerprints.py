@@ -4,9 +4,10 @@ snapshot 9     ours, certified     metadata/9-5c…-deltacompact.stats     a.par
 snapshot 11    of others           still has a.parquet: its fingerprint is known from snapshot 9
 
 A fingerprint counts all rows that a file stores, dead ones too: neither deletes nor time change it. So each file is
-read once for its fingerprint. The statistics file is Puffin with one blob: engines keep it as long as its snapshot, and
-ignore the blob. Fingerprints hold while the schema is the same. If the statistics file is damaged or gone, data files
-are read again.
+read once for its fingerprint. The statistics file is Puffin with one blob: engines keep it as long as its snapshot.
+Some engines look only into the nearest statistics file, whatever blobs it has: a branch with statistics of others gets
+none of ours, and its files are read again. Fingerprints hold while the schema is the same. If the statistics file is
+damaged or gone, data files are read again.
 """
 
 from __future__ import annotations
@@ -50,6 +51,14 @@ def read_fingerprints(store: ObjectStore, metadata: TableMetadata, head: Snapsho
             if blob is not None:
                 return FileFingerprints(_decoded(blob), metadata.schema_id)
     return FileFingerprints(schema_id=metadata.schema_id)
+
+
+def would_hide_others(metadata: TableMetadata, head: Snapshot | None) -> bool:
+    """Whether a file of ours in the next snapshot would hide statistics of others. Trino takes the nearest one."""
+    theirs = {
+        file.snapshot_id for file in metadata.statistics if not file.of_partitions and not file.path.endswith(_NAME)
+    }
+    return any(snapshot.snapshot_id in theirs for snapshot in metadata.ancestors(head))
 
 
 def write_fingerprints(

@@ -166,6 +166,18 @@ def test_rows_that_went_are_not_read_and_cost_a_full_read_where_nobody_knows_the
     assert recorded(lake) == str(orders.fingerprint()) and orders.fingerprint().rows == 1
 
 
+def test_statistics_of_others_are_not_hidden(lake, orders):
+    """Trino looks into the nearest statistics file alone, and knew no distinct count any more."""
+    orders.compact(options=ALL, settings=CERTIFYING)
+    theirs = lake.state(T).snapshot_id
+    file = {"statistics-path": "theirs.stats", "file-size-in-bytes": 9, "file-footer-size-in-bytes": 4}
+    lake.edit_metadata(T, {"statistics": [file | {"snapshot-id": theirs, "blob-metadata": []}]})
+    lake.append(T, [{"id": 9, "v": "x"}])
+    orders.compact(options=ALL, settings=CERTIFYING)
+    assert recorded(lake) == str(orders.fingerprint())
+    assert [found.path for found in lake.state(T).metadata.statistics] == ["theirs.stats"]
+
+
 def test_fingerprints_of_files_are_a_puffin_file_that_others_read(lake, orders):
     orders.compact(options=ALL, settings=CERTIFYING)
     (path,) = statistics(lake)

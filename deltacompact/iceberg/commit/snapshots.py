@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from deltacompact.iceberg.commit.proposal import Proposal
-from deltacompact.iceberg.file_fingerprints import write_fingerprints
+from deltacompact.iceberg.file_fingerprints import would_hide_others, write_fingerprints
 from deltacompact.iceberg.layout_memory import layout_record, outdated_layouts, spent_record
 from deltacompact.iceberg.settled import newest, outdated_records
 from deltacompact.iceberg.table import locations, manifests
@@ -134,7 +134,7 @@ def draft_snapshot(
         record = layout_record(draft.snapshot, proposal.lays_out, state)
         spent = spent_record(state, proposal.overlapped_bytes)
         draft = remembering(draft, {**record, **spent}, outdated_layouts(state))
-    if proposal.fingerprints:
+    if proposal.fingerprints and not would_hide_others(state.metadata, state.snapshot):
         statistics = write_fingerprints(put, state.metadata, draft.snapshot, proposal.fingerprints)
         draft = replace(draft, files=(*draft.files, statistics.path), statistics=statistics)
     return draft
