@@ -138,7 +138,8 @@ def spent_record(state: TableState, rewritten_bytes: int) -> Properties:
 
 
 def outdated_layouts(state: TableState) -> tuple[str, ...]:
-    """The records to remove for a new one: those of snapshots without live files, then those of the fewest bytes.
+    """The records to remove for a new one: those of snapshots without live files, then those of the fewest bytes; and
+    the counts of branches that are gone.
 
     A snapshot that was committed to another branch may have its live files there, so its record stays.
     """
@@ -150,7 +151,9 @@ def outdated_layouts(state: TableState) -> tuple[str, ...]:
     known = sorted(runs, key=lambda number: -bytes_of[number])
     needed = (number for number in known if bytes_of[number] or runs[number].branch in others)
     kept = list(islice(needed, RECORDS_MAX - 1))
-    return tuple(sorted(f"{RECORD}{number}" for number in set(known) - set(kept)))
+    branches = {f"{SPENT}{name}" for name in metadata.refs.keys() | {state.branch}}
+    spent = {name for name in metadata.properties if name.startswith(SPENT)} - branches
+    return tuple(sorted({*(f"{RECORD}{number}" for number in set(known) - set(kept)), *spent}))
 
 
 def _stored_run(snapshot: Snapshot, how: Mapping[str, str]) -> LayoutRun:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from deltacompact.iceberg.layout_memory import RECORD, RECORDS_MAX, layouts_of, outdated_layouts
+from deltacompact.iceberg.layout_memory import RECORD, RECORDS_MAX, SPENT, layouts_of, outdated_layouts
 from deltacompact.iceberg_modes.rewrite.laid_out import ages_of
 
 T = "ns.t"
@@ -55,6 +55,24 @@ def test_what_was_laid_out_is_not_written_again_after_every_expiry(lake, version
     (record,) = records(lake)
     set_property(lake, record, "{}")
     assert lake.rewrite(T, **CURVE).files_in > 2  # nobody says any more that it lies well
+
+
+def test_the_counts_of_a_branch_that_is_gone_go_with_the_next_layout(lake):
+    filled(lake)
+    lake.catalog.load_table(T).manage_snapshots().create_branch(lake.state(T).snapshot_id, "audit").commit()
+    lake.rewrite(T, "audit", **CURVE)
+    lake.rewrite(T, **CURVE)
+    assert spent(lake) == {"audit", "main"}
+    lake.catalog.load_table(T).manage_snapshots().remove_branch("audit").commit()
+    lake.append(T, rows(9))
+    lake.rewrite(T, **CURVE, rewrite_all=True)
+    assert spent(lake) == {"main"}
+
+
+def spent(lake):
+    """The branches whose bytes are counted."""
+    properties = lake.state(T).metadata.properties
+    return {name.removeprefix(SPENT) for name in properties if name.startswith(SPENT)}
 
 
 def test_what_a_group_costs_that_is_done_again_is_counted(lake):
