@@ -1052,6 +1052,26 @@ def test_ages_are_spans_or_moments():
     assert maintain_options({"older-than": "2027-01-15T07:00:00"}, {}, now).orphan_age_ms == 3_600_000
 
 
+def test_a_bad_property_stops_only_the_step_that_needs_it(lake):
+    bad = {"history.expire.max-ref-age-ms": "-1", "commit.manifest.target-size-bytes": "8388608.0"}
+    table_of(lake, [1], [2], **bad)
+    put(lake, "data/lost.parquet")
+    assert remove_orphans(lake).files == 1
+    with pytest.raises(InputError, match="max-ref-age-ms is '-1'"):
+        expire(lake)
+    with pytest.raises(InputError, match=r"target-size-bytes is '8388608\.0'"):
+        rewrite_manifests(lake)
+    good = {"history.expire.max-ref-age-ms": "1", "commit.manifest.target-size-bytes": "8388608"}
+    assert expire(lake, **{"history.expire.max-ref-age-ms": "1"}).snapshots
+    assert maintain_options(good, bad, now_ms()).manifest_bytes == 8 << 20
+
+
+def test_the_age_of_snapshots_may_be_zero_and_older_than_goes_before_it():
+    assert maintain_options({}, {"history.expire.max-snapshot-age-ms": "0"}, now_ms()).snapshot_age_ms == 0
+    bad = {"history.expire.max-snapshot-age-ms": "5 days"}
+    assert maintain_options({"older-than": "1d"}, bad, now_ms()).snapshot_age_ms == DAY_MS
+
+
 def test_young_orphans_need_a_word(lake):
     table_of(lake, [1])
     young = put(lake, "data/young.parquet", age_days=0.5)

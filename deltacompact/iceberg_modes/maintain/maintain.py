@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from deltacompact.base.errors import InputError
@@ -46,7 +47,14 @@ class Maintain:
         """Do what is asked for. Raises InputError before any work, and what the single steps raise."""
         metadata = self.table.metadata
         ours_ms = int(time.time() * 1000) if self.now_ms is None else self.now_ms
-        options = maintain_options(self.chosen, metadata.properties, ours_ms)
+        read_options = partial(
+            maintain_options,
+            self.chosen,
+            metadata.properties,
+            expires=expire_snapshots,
+            rewrites_manifests=rewrite_manifests,
+        )
+        options = read_options(ours_ms)
         if not (expire_snapshots or rewrite_manifests or remove_orphans):
             raise InputError("nothing is asked for: expire snapshots, rewrite manifests, remove orphans")
         metadata.branch(self.branch)
@@ -59,7 +67,7 @@ class Maintain:
         if rewrite_manifests:
             manifests.refuse_version_1(metadata)
         now_ms = self._agreed_ms(ours_ms) if expire_snapshots or remove_orphans else ours_ms
-        options = maintain_options(self.chosen, metadata.properties, now_ms)
+        options = read_options(now_ms)
         result = MaintainResult(metadata.table_id, self.branch, self.dry_run)
         if expire_snapshots:
             expiry = ExpireSnapshots(store, options, now_ms, self.say)

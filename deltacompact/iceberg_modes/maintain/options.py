@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.options import declared, option
+from deltacompact.base.options import option
 from deltacompact.iceberg_modes.options import FLAG, TEXT, Age, Whole, chosen_values
 
 HOUR_MS = 3_600_000
@@ -25,7 +25,11 @@ UNLISTED_ALLOWED = "allow-unlisted-tables"
 YOUNGER_ALLOWED = "allow-younger-than-24h"
 OLDER_THAN = "older-than"
 SNAPSHOT_AGE = "history.expire.max-snapshot-age-ms"
+KEEP_SNAPSHOTS, REF_AGE = "history.expire.min-snapshots-to-keep", "history.expire.max-ref-age-ms"
+MANIFEST_BYTES = "commit.manifest.target-size-bytes"
+_OF_EXPIRY = (SNAPSHOT_AGE, KEEP_SNAPSHOTS, REF_AGE)
 _OF_PROPERTY = Whole(may_be_property=True)
+_OF_PROPERTY_OR_ZERO = Whole(0, may_be_property=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,7 @@ class MaintainOptions:
     """Ages are milliseconds, counted from now. `older-than` gives the age of snapshots, too. None: never, nowhere."""
 
     manifest_bytes: int = option(
-        "commit.manifest.target-size-bytes",
+        MANIFEST_BYTES,
         _OF_PROPERTY,
         8 << 20,
         "about the size of a manifest",
@@ -42,14 +46,14 @@ class MaintainOptions:
     )
     snapshot_age_ms: int = option(
         SNAPSHOT_AGE,
-        _OF_PROPERTY,
+        _OF_PROPERTY_OR_ZERO,
         5 * DAY_MS,
         "older snapshots of a branch expire, if neither the branch nor `retain-last` keeps them",
         unit="ms",
         says="the table's, else 5 days",
     )
     keep_snapshots: int = option(
-        "history.expire.min-snapshots-to-keep",
+        KEEP_SNAPSHOTS,
         _OF_PROPERTY,
         1,
         "how many of the newest snapshots of a branch stay at least",
@@ -57,7 +61,7 @@ class MaintainOptions:
         also=("retain-last",),
     )
     ref_age_ms: int | None = option(
-        "history.expire.max-ref-age-ms",
+        REF_AGE,
         _OF_PROPERTY,
         None,
         "branches and tags whose snapshot is older are removed, if they do not say more themselves",
@@ -86,12 +90,22 @@ class MaintainOptions:
     )
 
 
-def maintain_options(chosen: Mapping[str, Any], properties: Mapping[str, str], now_ms: int) -> MaintainOptions:
-    """The options by their names. Raises InputError naming the option."""
+def maintain_options(
+    chosen: Mapping[str, Any],
+    properties: Mapping[str, str],
+    now_ms: int,
+    expires: bool = True,
+    rewrites_manifests: bool = True,
+) -> MaintainOptions:
+    """The options by their names. Raises InputError naming the option.
+
+    A bad property of the table counts only for a step that is asked for, and that no option tells otherwise.
+    """
     if OLDER_THAN in chosen and SNAPSHOT_AGE in chosen:
         raise InputError(f"options {OLDER_THAN} and {SNAPSHOT_AGE} are the same: give one of them")
-    names = [option.name for option in declared(MaintainOptions).values() if option.kind is _OF_PROPERTY]
-    of_table = {name: properties[name] for name in names if name in properties and name not in chosen}
+    names = [*(_OF_EXPIRY if expires else ()), *([MANIFEST_BYTES] if rewrites_manifests else ())]
+    told = {*chosen, *([SNAPSHOT_AGE] if OLDER_THAN in chosen else ())}
+    of_table = {name: properties[name] for name in names if name in properties and name not in told}
     values = chosen_values(MaintainOptions, of_table) | chosen_values(MaintainOptions, chosen)
     if OLDER_THAN in chosen:
         values["snapshot_age_ms"] = values["orphan_age_ms"] = _age_ms(values["orphan_age_ms"], chosen, now_ms)
