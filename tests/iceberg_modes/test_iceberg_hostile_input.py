@@ -3,18 +3,42 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from every_mode import NAMES, chosen
 from iceberg_lake import SETTINGS
+from pyiceberg.exceptions import NoSuchPropertyException, RESTError
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, NestedField
+from requests import HTTPError
 
 import deltacompact
 from deltacompact.base.errors import InputError, NotFoundError
 
 T = "ns.t"
 ZORDER = [{"spec-id": 0, "fields": [{"name": "z", "transform": "zorder[3]", "source-id": 1, "field-id": 1000}]}]
+
+PRESTO = {
+    "snapshot-id": 1,
+    "statistics-path": "p.stats",
+    "file-size-in-bytes": 9,
+    "file-footer-size-in-bytes": 4,
+    "blob-metadata": [
+        {
+            "type": "presto-sum-data-size-bytes-v1",
+            "snapshot-id": 1,
+            "sequence-number": 1,
+            "fields": [1],
+            "properties": {},
+        }
+    ],
+}
+NANOSECONDS = {
+    "type": "struct",
+    "schema-id": 0,
+    "fields": [{"id": 1, "name": "id", "required": False, "type": "timestamp_ns", "initial-default": 5}],
+}
 
 
 @pytest.fixture
@@ -46,6 +70,12 @@ def files(lake) -> set[Path]:
     ],
 )
 @pytest.mark.slow
+        (
+            {"statistics": [PRESTO]},
+            "metadata.json cannot be read: 2.statistics.0.blob-metadata.0.type: Input should be",
+        ),
+        ({"statistics": [PRESTO]}, ", not 'presto-sum-data-size-bytes-v1'"),
+        ({"schemas": [NANOSECONDS]}, ".metadata.json cannot be read: "),
 def test_metadata_that_cannot_be_worked_with_is_told(filled, mode, changes, why):
     filled.edit_metadata(T, changes)
     before = files(filled)
@@ -60,6 +90,27 @@ def test_a_metadata_file_that_is_gone_is_not_a_catalog_that_is_silent(filled):
     path = Path(filled.catalog.load_table(T).metadata_location.removeprefix("file://"))
     path.unlink()
     with pytest.raises(NotFoundError, match=f"its metadata is missing: .*{path.name}"):
+def test_an_entry_of_the_catalog_that_is_no_iceberg_table_is_told(filled, monkeypatch):
+    """Glue and Hive have views and plain Parquet tables, too. The catalog "did not answer", and was asked again."""
+
+    def no_table(self, identifier):
+        raise NoSuchPropertyException("Property table_type missing, could not determine type: ns.t")
+
+    monkeypatch.setattr(type(filled.catalog), "load_table", no_table)
+    with pytest.raises(InputError, match=r"^'ns\.t' of Iceberg catalog .* is no Iceberg table: Property table_type"):
+        compacted(filled, "rewrite")
+
+
+@pytest.mark.parametrize("status", [400, 405, 406, 413, 422])
+def test_a_request_that_the_catalog_finds_invalid_is_no_silence(filled, monkeypatch, status):
+    def refuses(self, identifier):
+        raise RESTError("ValidationException: no") from HTTPError(response=SimpleNamespace(status_code=status))
+
+    monkeypatch.setattr(type(filled.catalog), "load_table", refuses)
+    with pytest.raises(InputError, match=r"refuses the request for 'ns\.t': ValidationException: no$"):
+        compacted(filled, "rewrite")
+
+
         compacted(filled, "rewrite")
 
 

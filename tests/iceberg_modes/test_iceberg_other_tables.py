@@ -292,6 +292,31 @@ def test_a_table_with_two_names_in_one_catalog_is_refused(lake, lost):
     assert lost.exists()
 
 
+class Folding(SqlCatalog):
+    """Takes names in any case, as some REST servers do. PyIceberg's client keeps what the user wrote."""
+
+    def load_table(self, identifier):
+        asked = self.identifier_to_tuple(identifier)
+        found = super().load_table(tuple(part.lower() for part in asked))
+        found._identifier = asked
+        return found
+
+
+def test_a_table_that_is_named_in_another_case_is_not_told_to_be_dropped(lake, lost):
+    """The listing has the one name that there is. To drop it is to drop the table."""
+    catalog = Folding(lake.name, uri=f"sqlite:///{lake.database}", warehouse=lake.warehouse)
+    loaded = IcebergTable.load(catalog, "NS.T")
+    with pytest.raises(
+        InputError, match=r"^NS\.T: the catalog lists it as ns\.t: use that name\. Nothing was deleted$"
+    ):
+        Maintain(loaded).run(remove_orphans=True)
+    assert lost.exists()
+    lake.catalog.register_table("ns.T", lake.catalog.load_table(T).metadata_location)
+    with pytest.raises(InputError, match=r"it is also registered as ns\.T"):
+        remove_orphans(lake)
+    assert lost.exists()
+
+
 def test_a_commit_that_lands_while_we_look_is_no_other_pointer(lake, lost, monkeypatch):
     """Its metadata file is there a moment before the catalog has it."""
     loaded = IcebergTable.load(lake.catalog, T)

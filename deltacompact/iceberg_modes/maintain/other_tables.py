@@ -97,6 +97,10 @@ class Searched:
         return f"if no other table has files there, add {UNLISTED_ALLOWED}=true"
 
     def _of(self, other: Neighbour, ours: TableMetadata) -> dict[str, str]:
+        if other.uuid == ours.uuid and other.is_spelling:
+            raise InputError(
+                f"{ours.table_id}: the catalog lists it as {other.table_id}: use that name. Nothing was deleted"
+            )
         if other.uuid == ours.uuid:
             raise InputError(
                 f"{ours.table_id}: it is also registered as {other.table_id}, whose files cannot be told from orphans: "

@@ -25,7 +25,7 @@ def open_named(name: str) -> Catalog:
     try:
         with answering(name):
             return _loaded(name)
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         why = text_of(error).partition(", please provide")[0]  # what follows are options of PyIceberg's own commands
         meant = ""
         with contextlib.suppress(ValueError):  # what is configured is no list of catalogs

@@ -4,6 +4,8 @@
                   no client, region or credentials       InputError               what to install or set
                   401, 419; AWS: ExpiredToken            CredentialsError         they have expired
                   403; AWS: AccessDenied                 InputError               the catalog refuses us
+                  400, 405, 406, 413, 422                InputError               it refuses the request
+                  metadata of no sense                   passes                   the table is to be named
                   no route, 500, 503, a page of HTML     StoreError               it does not answer
 
     committing    404, 409, a failed requirement         ConflictError            refused: others came first
@@ -30,6 +32,7 @@ from pyiceberg.exceptions import (
     CommitFailedException,
     ForbiddenError,
     NoSuchNamespaceError,
+    NoSuchPropertyException,
     NoSuchTableError,
     NotInstalledError,
     OAuthError,
@@ -44,6 +47,8 @@ from deltacompact.base.errors import ConflictError, CredentialsError, DeltaCompa
 from deltacompact.base.wording import text_of
 from deltacompact.storage.s3_access import EXPIRED_CODES
 
+UNREADABLE = (ValueError, KeyError, TypeError, ValidationError)
+"""What PyIceberg raises for metadata of no sense."""
 _INVALID = (400, 405, 406, 413, 422)
 _BAD_PROPERTY = "Could not parse table property"
 """What PyIceberg says of a property by which it writes metadata, before the swap."""
@@ -78,13 +83,14 @@ _AWS_REFUSALS: dict[str, type[InputError | CredentialsError]] = {
 
 
 @contextlib.contextmanager
-def answering(name: str) -> Iterator[None]:
-    """Turn errors of a catalog that refuses us or does not answer into ours, of one line. Other errors pass."""
+def answering(name: str, asked: str = "the request") -> Iterator[None]:
+    """Turn errors of a catalog that refuses us or does not answer into ours, of one line. Other errors pass: those of
+    a table that is not there, and of one whose metadata has no sense."""
     try:
         yield
-    except (DeltaCompactError, ValueError, KeyError, NoSuchTableError, NoSuchNamespaceError, CommitFailedException):
+    except (DeltaCompactError, NoSuchTableError, NoSuchNamespaceError, CommitFailedException):
         raise
-    except (ValidationError, FileNotFoundError):  # the catalog has answered: it is the table's metadata file
+    except (*UNREADABLE, NoSuchPropertyException, FileNotFoundError):  # the catalog has answered: it is the table
         raise
     except _EXPIRED as error:
         raise CredentialsError(f"Iceberg catalog {name!r} refuses us: {text_of(error)}") from error
@@ -99,6 +105,8 @@ def answering(name: str) -> Iterator[None]:
             raise refusal(f"Iceberg catalog {name!r} refuses us: {text_of(error)}") from error
         if (missing := _MISSING.get(type(error).__name__)) is not None:
             raise InputError(f"Iceberg catalog {name!r} has no {missing}") from error
+        if _status(error) in _INVALID:
+            raise InputError(f"Iceberg catalog {name!r} refuses {asked}: {text_of(error)}") from error
         raise StoreError(f"Iceberg catalog {name!r} does not answer: {text_of(error)}") from error
 
 
@@ -129,9 +137,15 @@ def committing(table_id: str) -> Iterator[None]:
 
 
 def first_of(error: Exception) -> str:
-    """The text of an error. Of a pydantic error, which lists every field with a link, only the first."""
-    errors = getattr(error.__cause__, "errors", None)
-    return text_of(errors()[0]["msg"] if callable(errors) else error)
+    """The text of an error. Of a pydantic error, which lists every field with a link, only the first: where, and what
+    is there."""
+    for found in (error, error.__cause__):
+        if callable(errors := getattr(found, "errors", None)):
+            first = errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            said = f"{first['msg']}, not {first['input']!r}" if isinstance(first["input"], str) else first["msg"]
+            return text_of(f"{where}: {said}" if where else said)
+    return text_of(error)
 
 
 def _aws_refusal(error: Exception) -> type[InputError | CredentialsError] | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import BadRequestError, NoSuchNamespaceError, NoSuchTableError
@@ -20,7 +20,7 @@ from deltacompact.base.errors import DeltaCompactError, InputError, PassingError
 from deltacompact.base.wording import counted, text_of
 from deltacompact.iceberg.table.metadata import folders_named
 from deltacompact.iceberg.table.pyiceberg_door.catalogs import is_rest
-from deltacompact.iceberg.table.pyiceberg_door.errors import answering
+from deltacompact.iceberg.table.pyiceberg_door.errors import UNREADABLE, answering, first_of
 
 PROGRESS_EACH = 500
 """We report progress after so many tables each."""
@@ -33,19 +33,25 @@ class UnlistedError(InputError):
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """Another table of the catalog, and all folders in which its files may lie."""
+    """Another table of the catalog, and all folders in which its files may lie.
+
+    `is_spelling`: its name differs by case only from ours, which the catalog does not list. Some servers fold names.
+    """
 
     table_id: str
     uuid: str
     folders: tuple[str, ...]
+    is_spelling: bool = False
 
 
 def neighbours(catalog: Catalog, own: Identifier, say: Callable[[str], None]) -> Iterator[Neighbour]:
     """All tables but our own. Raises UnlistedError, where the catalog does not list or load one."""
     try:
-        others = [identifier for identifier in listed(catalog) if identifier != own]
+        known = listed(catalog)
     except PassingError as error:
         raise UnlistedError(text_of(error)) from error
+    others = [identifier for identifier in known if identifier != own]
+    unlisted = None if own in known else _folded(own)
     if others:
         say(f"asking {counted(len(others), 'other table')} of the catalog where files lie")
 
@@ -57,7 +63,11 @@ def neighbours(catalog: Catalog, own: Identifier, say: Callable[[str], None]) ->
             if number % PROGRESS_EACH == 0:
                 say(f"asked {number:,} of {counted(len(others), 'table')}")
             if neighbour is not None:
-                yield neighbour
+                yield replace(neighbour, is_spelling=_folded(others[number - 1]) == unlisted)
+
+
+def _folded(identifier: Identifier) -> Identifier:
+    return tuple(part.casefold() for part in identifier)
 
 
 def listed(catalog: Catalog) -> list[Identifier]:
@@ -68,7 +78,7 @@ def listed(catalog: Catalog) -> list[Identifier]:
             found = [table for namespace in _namespaces(catalog, ()) for table in catalog.list_tables(namespace)]
     except PassingError:
         raise
-    except (DeltaCompactError, ValueError, KeyError, NoSuchNamespaceError) as error:
+    except (DeltaCompactError, *UNREADABLE, NoSuchNamespaceError) as error:
         raise UnlistedError(f"Iceberg catalog {catalog.name!r} does not list its tables ({text_of(error)})") from error
     return list(dict.fromkeys(found))
 
@@ -100,7 +110,7 @@ def _neighbour(catalog: Catalog, identifier: Identifier) -> Neighbour | None:
     except (NoSuchTableError, NoSuchNamespaceError):
         return None
     except Exception as error:
-        raise UnlistedError(f"table {table_id!r} cannot be loaded ({text_of(error)})") from error
+        raise UnlistedError(f"table {table_id!r} cannot be loaded ({first_of(error)})") from error
     named = folders_named(table.metadata.location, table.metadata.properties)
     folders = {*named, table.metadata_location.rpartition("/")[0]}
     return Neighbour(table_id, str(table.metadata.table_uuid), tuple(sorted(folders)))

@@ -17,7 +17,7 @@ from types import MappingProxyType
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, ValidationError
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchPropertyException, NoSuchTableError
 from pyiceberg.schema import index_name_by_id
 from pyiceberg.table import Table
 
@@ -31,7 +31,7 @@ from deltacompact.iceberg.table.pyiceberg_door.behaviour import check_behaviour
 from deltacompact.iceberg.table.pyiceberg_door.catalogs import make_ready
 from deltacompact.iceberg.table.pyiceberg_door.commits import adding, commit, expiring, moving, tagging
 from deltacompact.iceberg.table.pyiceberg_door.creating import create_table, give_columns
-from deltacompact.iceberg.table.pyiceberg_door.errors import answering, first_of
+from deltacompact.iceberg.table.pyiceberg_door.errors import UNREADABLE, answering, first_of
 from deltacompact.iceberg.table.pyiceberg_door.metrics import counted_for_nan, file_with_metrics
 from deltacompact.iceberg.table.pyiceberg_door.neighbours import Neighbour, neighbours
 from deltacompact.iceberg.table.pyiceberg_door.partitions import partition_in_spec, refuse_unknown_transforms
@@ -74,12 +74,16 @@ class IcebergTable:
         cls, catalog: Catalog, table_id: str, former: IcebergTable | None, read: Mapping[str, bytes]
     ) -> IcebergTable:
         try:
-            with answering(catalog.name):
+            with answering(catalog.name, f"the request for {table_id!r}"):
                 table = view_of(catalog, former._table if former else None).load_table(table_id)
         except (NoSuchTableError, NoSuchNamespaceError):
             meant = _meant(catalog, table_id)
             raise NotFoundError(f"Iceberg catalog {catalog.name!r} has no table {table_id!r}{meant}") from None
-        except (ValueError, KeyError, ValidationError) as error:
+        except NoSuchPropertyException as error:
+            raise InputError(
+                f"{table_id!r} of Iceberg catalog {catalog.name!r} is no Iceberg table: {text_of(error)}"
+            ) from error
+        except UNREADABLE as error:
             which = " ".join(["metadata", *list(read)[-1:]])
             raise InputError(f"Iceberg table {table_id!r}: its {which} cannot be read: {first_of(error)}") from error
         except FileNotFoundError as error:
