@@ -185,6 +185,7 @@ def _compactable(table: pyiceberg_door.IcebergTable) -> pyiceberg_door.IcebergTa
     """The table, unless its files belong to somebody else or nothing could be committed. Raises InputError."""
     table_id, properties = table.metadata.table_id, table.metadata.properties
     Patience.of(properties)  # a bad one is refused before any work
+    table.check_versions_kept()
     if (owner := properties.get(PUBLICATION)) is not None:
         raise InputError(
             f"Iceberg table {table_id!r} is a publication: its files belong to the delta table in {owner}; "

@@ -207,9 +207,57 @@ def test_a_property_by_which_no_metadata_can_be_written_is_a_refusal_and_not_sil
     others = lake.catalog.load_table(T).properties
     lake.edit_metadata(T, {"properties": others | {"write.metadata.previous-versions-max": "many"}})
     before = files(lake)
+    with pytest.raises(InputError, match=r"^Iceberg table 'ns\.t': .*previous-versions-max.*: many$"):
+        rewrite(lake)  # before any work
+    head = lake.state(T).snapshot_id
     with pytest.raises(InputError, match=r"^ns\.t: the catalog refuses the commit: .*previous-versions-max.*: many$"):
-        rewrite(lake)
+        IcebergTable.load(lake.catalog, T).tag({"v": head}, int(time.time() * 1000), {})
     assert files(lake) == before
+
+
+class Outrun(SqlCatalog):
+    """Others append between our metadata file and the swap, so often."""
+
+    times = 3
+
+    def _write_metadata(self, *given, **how):
+        super()._write_metadata(*given, **how)
+        if self.times:
+            self.times -= 1
+            SqlCatalog(self.name, **self.properties).load_table(T).append(pa.table({"id": pa.array([7], pa.int64())}))
+
+
+def test_an_attempt_that_lost_the_race_leaves_no_metadata_file(lake):
+    table_of(lake, [1], [2])
+    catalog = Outrun(lake.name, uri=f"sqlite:///{lake.database}", warehouse=lake.warehouse)
+    assert rewrite(lake, catalog).snapshots == [lake.state(T).snapshot_id]
+    assert ids(lake) == [1, 2, 7, 7, 7]
+    assert metadata_files(lake) == named_metadata_files(lake)
+
+
+def test_metadata_files_that_the_table_forgets_are_deleted_where_it_says_so(lake):
+    versions = {"write.metadata.previous-versions-max": "2"}
+    table_of(lake, [1], [2], **versions)
+    rewrite(lake)
+    assert len(metadata_files(lake)) > 3
+    before = metadata_files(lake)
+    with lake.catalog.load_table(T).transaction() as change:
+        change.set_properties({"write.metadata.delete-after-commit.enabled": "True"})
+    for number in (3, 4):
+        lake.append(T, [{"id": number}])
+    rewrite(lake)
+    assert named_metadata_files(lake) <= metadata_files(lake)
+    assert len(metadata_files(lake) - before) == 3
+
+
+def metadata_files(lake):
+    return {path.name for path in files(lake, "*.metadata.json")}
+
+
+def named_metadata_files(lake):
+    table = lake.catalog.load_table(T)
+    locations = [table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)]
+    return {location.rpartition("/")[2] for location in locations}
 
 
 def test_empty_folders_of_a_table_are_none(lake):

@@ -64,18 +64,22 @@ def files(lake) -> set[Path]:
     [
         ({"partition-specs": ZORDER}, "partition field 'z' of Iceberg table 'ns.t' has an unknown transform"),
         ({"properties": {"commit.retry.num-retries": "many"}}, "commit.retry.num-retries 'many', which is not a whole"),
+        (
+            {"properties": {"write.metadata.previous-versions-max": "1.5"}},
+            "Iceberg table 'ns.t': Could not parse table property write.metadata.previous-versions-max to an integer",
+        ),
         ({"properties": {"encryption.key-id": "k"}}, "Iceberg table 'ns.t' is encrypted (encryption.key-id)"),
         ({"format-version": 4}, ".metadata.json cannot be read: Input tag '4'"),
-        ({"default-spec-id": 7}, ".metadata.json cannot be read: default-spec-id 7 can't be found"),
-    ],
-)
-@pytest.mark.slow
         (
             {"statistics": [PRESTO]},
             "metadata.json cannot be read: 2.statistics.0.blob-metadata.0.type: Input should be",
         ),
         ({"statistics": [PRESTO]}, ", not 'presto-sum-data-size-bytes-v1'"),
         ({"schemas": [NANOSECONDS]}, ".metadata.json cannot be read: "),
+        ({"default-spec-id": 7}, ".metadata.json cannot be read: default-spec-id 7 can't be found"),
+    ],
+)
+@pytest.mark.slow
 def test_metadata_that_cannot_be_worked_with_is_told(filled, mode, changes, why):
     filled.edit_metadata(T, changes)
     before = files(filled)
@@ -86,10 +90,6 @@ def test_metadata_that_cannot_be_worked_with_is_told(filled, mode, changes, why)
     assert files(filled) == before
 
 
-def test_a_metadata_file_that_is_gone_is_not_a_catalog_that_is_silent(filled):
-    path = Path(filled.catalog.load_table(T).metadata_location.removeprefix("file://"))
-    path.unlink()
-    with pytest.raises(NotFoundError, match=f"its metadata is missing: .*{path.name}"):
 def test_an_entry_of_the_catalog_that_is_no_iceberg_table_is_told(filled, monkeypatch):
     """Glue and Hive have views and plain Parquet tables, too. The catalog "did not answer", and was asked again."""
 
@@ -111,6 +111,10 @@ def test_a_request_that_the_catalog_finds_invalid_is_no_silence(filled, monkeypa
         compacted(filled, "rewrite")
 
 
+def test_a_metadata_file_that_is_gone_is_not_a_catalog_that_is_silent(filled):
+    path = Path(filled.catalog.load_table(T).metadata_location.removeprefix("file://"))
+    path.unlink()
+    with pytest.raises(NotFoundError, match=f"its metadata is missing: .*{path.name}"):
         compacted(filled, "rewrite")
 
 

@@ -17,8 +17,8 @@ import contextlib
 import functools
 import secrets
 import time
-from collections.abc import Callable, Container
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeAlias
 
 from deltacompact.base.errors import (
@@ -213,9 +213,15 @@ class Committer:
             tries.drafts.append((draft, outcome))
             tries.unanswered += 1  # until the table shows what happened
             refused: Refusal | None = None
+            staged: list[str] = []
             try:
                 after = table.commit(
-                    draft.snapshot, self.branch, draft.properties, draft.properties_gone, draft.statistics
+                    draft.snapshot,
+                    self.branch,
+                    draft.properties,
+                    draft.properties_gone,
+                    draft.statistics,
+                    staged.append,
                 )
                 return Committed(after, draft.snapshot, outcome, attempt)
             except CommitUnansweredError as error:
@@ -231,7 +237,7 @@ class Committer:
             if refused is not None:
                 tries.unanswered -= 1
                 tries.drafts = [known for known in tries.drafts if known[0] is not draft]
-                tries.refused.append(draft)
+                tries.refused.append(replace(draft, files=(*draft.files, *_unnamed(staged, table))))
                 self.after_refusal()
                 if not _may_be_repeated(refused, before, table):
                     raise refused
@@ -280,6 +286,12 @@ def _may_be_repeated(refused: Refusal, before: IcebergTable, after: IcebergTable
 
 def _has_changed(before: IcebergTable, after: IcebergTable) -> bool:
     return after.metadata.metadata_location != before.metadata.metadata_location
+
+
+def _unnamed(staged: Sequence[str], table: IcebergTable) -> list[str]:
+    """The metadata files of a refused attempt that the table has not come to after all."""
+    named = set(map(file_name, (table.metadata.metadata_location, *table.metadata.metadata_log)))
+    return [location for location in staged if file_name(location) not in named]
 
 
 def _is_gone(parent_id: int | None, table: IcebergTable, branch: str) -> bool:

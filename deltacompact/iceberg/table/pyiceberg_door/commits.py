@@ -11,7 +11,7 @@ an expiry      the table is still that table, no ref came, went or moved
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
@@ -124,13 +124,20 @@ def tagging(
     return requirements, tuple(updates)
 
 
-def commit(table: Table, metadata: TableMetadata, change: Change, all_refs: bool = False) -> TableMetadata:
+def commit(
+    table: Table,
+    metadata: TableMetadata,
+    change: Change,
+    all_refs: bool = False,
+    staged: Callable[[str], None] = lambda location: None,
+) -> TableMetadata:
     """Carry out a change. Returns the metadata after it, and raises as errors.committing() says.
 
+    `staged` is told the new metadata file before it is written, if the catalog's client writes it.
     `all_refs`: require that there is no new ref, too. REST catalogs have no such requirement, so they do not check it.
     """
     requirements, updates = change
-    catalog = view_of(table.catalog, table, metadata.last_sequence_number)
+    catalog = view_of(table.catalog, table, metadata.last_sequence_number, staged)
     if all_refs and catalog is not table.catalog:
         refs = {name: ref.snapshot_id for name, ref in metadata.refs.items()}
         requirements = (*requirements, SameRefs(refs=refs))  # type: ignore[arg-type]

@@ -19,10 +19,11 @@ import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchPropertyException, NoSuchTableError
 from pyiceberg.schema import index_name_by_id
-from pyiceberg.table import Table
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.utils.properties import property_as_int
 
 from deltacompact.base.backoff import wait_s
-from deltacompact.base.errors import ConflictError, InputError, NotFoundError, StoreError
+from deltacompact.base.errors import ConflictError, DeltaCompactError, InputError, NotFoundError, StoreError
 from deltacompact.base.wording import table_meant, text_of
 from deltacompact.iceberg.table import locations
 from deltacompact.iceberg.table.content_files import ContentFile, PartitionTuple
@@ -37,13 +38,14 @@ from deltacompact.iceberg.table.pyiceberg_door.neighbours import Neighbour, neig
 from deltacompact.iceberg.table.pyiceberg_door.partitions import partition_in_spec, refuse_unknown_transforms
 from deltacompact.iceberg.table.pyiceberg_door.plain import plain_metadata
 from deltacompact.iceberg.table.pyiceberg_door.version_3 import check_version_3
-from deltacompact.iceberg.table.pyiceberg_door.views import read_once, view_of
+from deltacompact.iceberg.table.pyiceberg_door.views import read_once, view_of, writes_metadata
 from deltacompact.iceberg.table.pyiceberg_door.where import files_that_may_match
 from deltacompact.iceberg.table.unknown_types import with_stored_types
 from deltacompact.storage.objects import ObjectStore
 
 ENCRYPTION_KEY = "encryption.key-id"
 """The table property that names the key of an encrypted table. Manifest lists are encrypted then, too."""
+_DELETES_VERSIONS = TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED
 SILENT_S = 30.0
 """How long we ask again if the catalog does not answer any more."""
 
@@ -171,6 +173,14 @@ class IcebergTable:
         except (ValueError, NotImplementedError):
             return None
 
+    def check_versions_kept(self) -> None:
+        """Raises InputError where the catalog's client cannot read how many metadata files stay: no commit succeeds."""
+        try:
+            if writes_metadata(self._table.catalog):
+                property_as_int(self._table.metadata.properties, TableProperties.METADATA_PREVIOUS_VERSIONS_MAX)
+        except ValueError as error:
+            raise InputError(f"Iceberg table {self.metadata.table_id!r}: {text_of(error)}") from error
+
     def commit(
         self,
         snapshot: Snapshot,
@@ -178,15 +188,17 @@ class IcebergTable:
         properties: Mapping[str, str] = MappingProxyType({}),
         properties_gone: Collection[str] = (),
         statistics: StatisticsFile | None = None,
+        staged: Callable[[str], None] = lambda location: None,
     ) -> IcebergTable:
         """Add the snapshot and make it the head of the branch, if the head is still the one of `metadata`.
 
+        `staged` is told the new metadata file before it is written, if the catalog's client writes it.
         Properties and statistics change in the same commit. Raises ConflictError if another commit came first,
         InputError if the catalog refused us (nothing has happened then), and CommitUnansweredError if it did not say
         what happened.
         """
         change = adding(self.metadata, snapshot, branch, properties, properties_gone, statistics)
-        return self._after(commit(self._table, self.metadata, change))
+        return self._after(commit(self._table, self.metadata, change, staged=staged))
 
     def expire(self, snapshots: Collection[int], refs: Collection[str]) -> IcebergTable:
         """Remove snapshots with their statistics, and refs, if all refs are still those of `metadata`.
@@ -215,6 +227,10 @@ class IcebergTable:
 
     def _after(self, metadata: TableMetadata) -> IcebergTable:
         """The table after our commit. It changes no spec, so types that manifests told are kept."""
+        if metadata.properties.get(_DELETES_VERSIONS, "").lower() == "true" and writes_metadata(self._table.catalog):
+            gone = set(self.metadata.metadata_log) - {metadata.metadata_location, *metadata.metadata_log}
+            with contextlib.suppress(DeltaCompactError):  # then they are orphans, which maintain removes
+                locations.discard_all(self.store, sorted(gone))
         return IcebergTable(self._table, replace(metadata, specs={**metadata.specs, **self.metadata.specs}))
 
     def may_match(self, where: str) -> Callable[[ContentFile], bool]:

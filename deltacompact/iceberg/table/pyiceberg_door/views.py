@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -44,18 +44,30 @@ class _Viewed:
 
     table: Table | None
     last_sequence_number: int | None
+    staged: Callable[[str], None] = lambda location: None
 
 
-def view_of(catalog: Catalog, table: Table | None, last_sequence_number: int | None = None) -> Catalog:
+def writes_metadata(catalog: Catalog) -> bool:
+    """Whether the catalog's client writes metadata files; for REST, the server does."""
+    return isinstance(catalog, MetastoreCatalog)
+
+
+def view_of(
+    catalog: Catalog,
+    table: Table | None,
+    last_sequence_number: int | None = None,
+    staged: Callable[[str], None] = lambda location: None,
+) -> Catalog:
     """A view of the catalog, if its client reads metadata files; else the catalog itself.
 
-    `table`: as it was loaded from there. `last_sequence_number`: that of the table on which a commit is built.
+    `table`: as it was loaded from there. `last_sequence_number`: that of the table on which a commit is built. `staged`
+    is told the metadata file of a commit before it is written.
     """
-    if not isinstance(catalog, MetastoreCatalog):
+    if not writes_metadata(catalog):
         return catalog
     view: Any = object.__new__(_view_class(type(catalog)))
     view.__dict__ = catalog.__dict__  # the same connections and state, not a copy of them
-    view._held = _Viewed(table, last_sequence_number)
+    view._held = _Viewed(table, last_sequence_number, staged)
     return view  # type: ignore[no-any-return]
 
 
@@ -96,6 +108,7 @@ def _view_class(catalog_class: Any) -> Any:
             staged: StagedTable = super()._update_and_stage_table(current, *others)
             if isinstance(staged.metadata, TableMetadataV3):
                 staged.metadata = WritableVersion3.of(staged.metadata)
+            self._held.staged(staged.metadata_location)
             return staged
 
     return View
