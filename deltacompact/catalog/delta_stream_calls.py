@@ -218,17 +218,20 @@ class DeltaStreamCalls(Streams):
         *,
         force_position: bool = False,
         schema_mode: SchemaMode | str | None = None,
+        one_operation: bool = False,
     ) -> tuple[Delta, ...]:
         """Commit written files as one log entry; its deltas (a CDC batch: deletes, upserts) become visible together.
 
         `stream_position` is the position of the first delta; the others follow it. `begun_s` says when the write of the
         files began (store's clock, seconds): too old files are refused, because a vacuum may have deleted them. Raises
-        InputError for a commit without deltas, and for a token that is known for another operation. A delta without
-        files is legal: its position and token count.
+        InputError for a commit without deltas, and for a token that is known for another operation. `one_operation`
+        says that the caller named the operation: then a token of upserts and deletes is another batch's, too. A delta
+        without files is legal: its position and token count.
         """
         if not deltas:
             raise InputError("a commit needs at least one delta")
         terms = self._terms(stream_position, len(deltas), token, force_position, schema_mode)
+        terms = replace(terms, one_operation=one_operation)
         self.current_table(table_id)
         return self._writer(table_id, partition).commit(deltas, terms, begun_s)
 

@@ -112,6 +112,7 @@ def commit_written(target: WriteTarget, messages: Iterable[WrittenFiles | None],
             min(task.begun_s for task in tasks),
             force_position=target.force_position,
             schema_mode=target.schema_mode,
+            one_operation=target.operation_column is None,
         )
         if new := [name for delta in committed for name in delta.new_columns]:
             _log.warning("table %r, partition %s: new columns: %s", target.table.table_id, partition, ", ".join(new))

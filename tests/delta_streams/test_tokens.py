@@ -138,6 +138,39 @@ def test_a_plain_append_is_refused_with_the_token_of_a_batch_of_both_operations(
     assert not catalog.append("t", events, operation_column="op", token=token).committed
 
 
+@pytest.mark.parametrize("token", ["nightly", ("etl", 7)])
+def test_rows_of_many_partitions_are_refused_with_the_token_of_a_batch_of_both_operations(token: Any) -> None:
+    """They were skipped in the partitions that know the token."""
+    catalog = DeltaStreamCatalog(MemoryStore())
+    catalog.create_table("t", ["day"], ["id"])
+    events = pa.table({"op": ["I", "D"], "id": [1, 2], "day": ["a", "a"]})
+    catalog.append("t", events, operation_column="op", partition_by=["day"], token=token)
+    added = pa.table({"id": [77], "day": ["a"]})
+    with pytest.raises(InputError, match=r"stands for the delete\+upsert at position \d+, not for this upsert:"):
+        catalog.append("t", added, token=token)
+    assert not catalog.append("t", events, operation_column="op", partition_by=["day"], token=token).committed
+
+
+def test_rows_of_spark_with_one_operation_are_refused_with_the_token_of_a_batch_of_both(
+    catalog: DeltaStreamCatalog,
+) -> None:
+    """Its tasks write files, and its driver commits them; neither needs Spark here."""
+    from deltacompact.spark.options import WriteTarget
+    from deltacompact.spark.writing import commit_written, write_rows
+
+    def write(table: pa.Table, operation_column: str | None) -> None:
+        table_ = catalog.described("t")
+        target = WriteTarget(catalog, table_, (), OperationType.UPSERT, operation_column, None, None)
+        commit_written(target, [write_rows(target, table.to_batches())], Token("nightly"))
+
+    events = pa.table({"op": ["I", "D"], "id": [1, 2]})
+    write(events, "op")
+    with pytest.raises(InputError, match=r"stands for the delete\+upsert at position \d+, not for this upsert:"):
+        write(rows(77), None)
+    write(events.slice(0, 1), "op")
+    assert keys(catalog) == [1]
+
+
 def test_a_net_change_is_known_by_its_token_whatever_operations_it_has_in_this_release(
     catalog: DeltaStreamCatalog,
 ) -> None:

@@ -105,7 +105,7 @@ class ChangesWriter:
         self._table = table
         self._writer_of = writer_of
         self._options = options
-        self._terms = terms
+        self._terms = replace(terms, one_operation=options.says_operation is None)
         self._begun_s = catalog.clock()
         self._parts: dict[Partition, _PartitionRows] = {}
         self._known: KnownPartitions | None = None
