@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -29,11 +29,10 @@ from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.delta_streams.appending.advice import advising
 from deltacompact.delta_streams.scan import with_keys_of
 from deltacompact.delta_streams.snapshots import everything
-from deltacompact.index.live_bitmaps import live_bits, live_mask
-from deltacompact.reading.live_rows import live_sources, schema_of
+from deltacompact.index.live_bitmaps import LiveBits, live_mask
+from deltacompact.reading.live_rows import Bits, live_sources, schema_of
 from deltacompact.spark import arrow_types
 from deltacompact.spark.options import READ_OPTIONS, catalog_of, check_options, parse_partition
-from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import files, formats, partition_texts, schemas
 
 PIECE_ROWS = 1 << 20
@@ -43,7 +42,7 @@ _FOLDED_AT_ONCE = 8
 
 @dataclass(frozen=True)
 class FileSplit(InputPartition):
-    """Rows [first, stop) of a file; `lives` has a bit for each of them, None where all live."""
+    """Rows [first, stop) of a file; `lives` has a bit for each of them, the least significant first; None: all live."""
 
     partition: Partition
     file: DataFile
@@ -62,17 +61,13 @@ class LiveRows(DataSourceReader):
         self._schema = to_arrow_schema(schema)
 
     def partitions(self) -> list[InputPartition]:
-        places, at_once = (
-            chosen(self._catalog, self._table_id, self._given),
-            min(_FOLDED_AT_ONCE, self._catalog.at_once),
-        )
-        found = side_by_side(places, lambda place: live_files(self._catalog, self._table_id, place), at_once)
-        return [
-            piece
-            for place, of_place in zip(places, found, strict=True)
-            for file, lives in of_place
-            for piece in _pieces(place, file, lives)
-        ]
+        places = chosen(self._catalog, self._table_id, self._given)
+
+        def pieces(place: Partition) -> list[FileSplit]:
+            found = live_files(self._catalog, self._table_id, place)
+            return [piece for file, bits in found for piece in _pieces(place, file, bits)]
+
+        return list(chain.from_iterable(side_by_side(places, pieces, min(_FOLDED_AT_ONCE, self._catalog.at_once))))
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         if partition is None:  # Spark's word for: there is no partition
@@ -103,47 +98,38 @@ def chosen(catalog: DeltaStreamCatalog, table_id: str, given: Mapping[str, str |
     return catalog.partitions(table_id) if given is None else [catalog.partition(table_id, given)]
 
 
-def live_files(
-    catalog: DeltaStreamCatalog, table_id: str, partition: Partition
-) -> list[tuple[DataFile, npt.NDArray[np.bool_] | None]]:
-    """Every file with a live row, and which of its rows live (None: all)."""
+def live_files(catalog: DeltaStreamCatalog, table_id: str, partition: Partition) -> list[tuple[DataFile, Bits | None]]:
+    """Every file with a live row, and a bit for each of its rows (None: all live)."""
     table, state = catalog.described(table_id), catalog.state(table_id, partition)
     table = with_keys_of(catalog, table, [state])
     if table.keys is None or not state.deltas:
         upserts = [file for delta in state.deltas if delta.operation is OperationType.UPSERT for file in delta.files]
         whole = [*(state.compacted.files if state.compacted else ()), *upserts]
-        return [(file, _left(catalog.store, file)) for file in whole]
+        live = LiveBits(catalog.store, catalog.read_limits)
+        return [(file, live.of(file)) for file in whole]
     with advising(catalog, table_id, partition, state):
         sources = live_sources(catalog.store, everything(table_id, partition, state), table)
-    return [(source.file, live_mask(bits, source.file.rows)) for source, bits in sources]
+    return [(source.file, bits) for source, bits in sources]
 
 
-def _left(store: ObjectStore, file: DataFile) -> npt.NDArray[np.bool_] | None:
-    """The rows that a file's deletion vector leaves; None: all."""
-    bits = live_bits(store, file)
-    return None if bits is None else live_mask(bits, file.rows)
-
-
-def _pieces(
-    partition: Partition, file: DataFile, lives: npt.NDArray[np.bool_] | None, rows_max: int = PIECE_ROWS
-) -> Iterator[FileSplit]:
+def _pieces(partition: Partition, file: DataFile, bits: Bits | None, rows_max: int = PIECE_ROWS) -> Iterator[FileSplit]:
+    """`rows_max`: a multiple of eight, so that the bits of a piece begin with a byte."""
     # A file of an untyped format is read whole for any of its rows, so it is not split.
     step = file.rows if file.content_type in formats.UNTYPED else rows_max
     for first in range(0, file.rows, max(1, step)):
         stop = min(file.rows, first + step)
-        here = None if lives is None else lives[first:stop]
+        here = None if bits is None else live_mask(bits[first // 8 :], stop - first)
         if here is None or here.all():
             yield FileSplit(partition, file, first, stop, None)
         elif here.any():
-            yield FileSplit(partition, file, first, stop, np.packbits(here).tobytes())
+            yield FileSplit(partition, file, first, stop, np.packbits(here, bitorder="little").tobytes())
 
 
 def piece_rows(catalog: DeltaStreamCatalog, piece: FileSplit, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The live rows of a piece in the schema's columns and types."""
     lives = None
     if piece.lives is not None:
-        packed = np.frombuffer(piece.lives, np.uint8)
-        lives = np.unpackbits(packed, count=piece.stop - piece.first).view(bool)
+        lives = live_mask(np.frombuffer(piece.lives, np.uint8), piece.stop - piece.first)
     for first, table in files.read(catalog.store, piece.file, schema.names, (piece.first, piece.stop)):
         if lives is not None:
             table = table.filter(pa.array(lives[first - piece.first :][: table.num_rows]))

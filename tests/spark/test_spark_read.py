@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 from spark_fixtures import compact, sorted_rows
 
+from deltacompact import Settings
 from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import InputError, SchemaError
 from deltacompact.base.model import ContentType, Partition
@@ -149,7 +150,8 @@ def test_a_file_goes_to_tasks_in_pieces(catalog):
     (file,) = catalog.append("t", pa.table({"id": range(20), "v": range(20)})).files
     schema = pa.schema([("v", pa.int64()), ("id", pa.int64()), ("w", pa.string())])
     for lives in (None, np.arange(20) % 3 == 0, np.arange(20) < 3, np.arange(20) == 19):
-        pieces = list(reading._pieces(Partition(), file, lives, rows_max=8))
+        bits = None if lives is None else np.packbits(lives, bitorder="little")
+        pieces = list(reading._pieces(Partition(), file, bits, rows_max=8))
         assert all(piece.stop - piece.first <= 8 for piece in pieces)
         batches = [batch for piece in pieces for batch in reading.piece_rows(catalog, piece, schema)]
         found = pa.Table.from_batches(batches)["id"].to_pylist()
@@ -158,6 +160,24 @@ def test_a_file_goes_to_tasks_in_pieces(catalog):
     assert [(p.first, p.stop) for p in reading._pieces(Partition(), text, None, rows_max=8)] == [(0, 20)], (
         "read whole anyway"
     )
+
+
+@pytest.mark.parametrize("has_delta", [False, True])
+def test_the_plan_of_a_read_holds_a_bit_for_each_row(catalog, has_delta):
+    """It held a byte: a gigabyte for a thousand million rows."""
+    table = catalog.create_table("t", primary_keys=["id"])
+    table.append(pa.table({"id": range(1000)}))
+    local = Settings(executor="local", local_threads=1, rewrite_dead_fraction=0.5)
+    table.compact(settings=local)
+    table.append(pa.table({"id": [7]}), operation="delete")
+    if not has_delta:
+        table.compact(settings=local)
+    ((file, bits),) = reading.live_files(catalog, "t", Partition())
+    assert bits is not None and bits.nbytes == file.rows // 8 == 125
+    (piece,) = reading.LiveRows({"catalog": catalog.uri, "table": "t"}, StructType()).partitions()
+    assert len(piece.lives) == 125
+    rows = pa.Table.from_batches(reading.piece_rows(catalog, piece, pa.schema([("id", pa.int64())])))
+    assert rows["id"].to_pylist() == [number for number in range(1000) if number != 7]
 
 
 def test_the_producer_is_deterministic_and_writes_once(spark, catalog):
