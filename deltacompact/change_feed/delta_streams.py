@@ -39,7 +39,7 @@ from deltacompact.delta_streams.retained import StreamFiles, begins, refuse_miss
 from deltacompact.delta_streams.scan import with_keys_of
 from deltacompact.delta_streams.snapshots import everything
 from deltacompact.delta_streams.streams import Streams, stream_files
-from deltacompact.index.live_bitmaps import live_bits, live_mask
+from deltacompact.index.live_bitmaps import LiveBits, live_mask
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.index.remap import Relocator
 from deltacompact.layout.skipping import KnownColumns
@@ -295,7 +295,8 @@ class StreamRange:
             return _by_uri((source.file, bits) for source, bits in sources)
         upserts = [file for delta in snapshot.deltas if delta.operation == "upsert" for file in delta.files]
         compacted = list(snapshot.base.files) if snapshot.base else []
-        return _by_uri((file, live_bits(store, file)) for file in [*compacted, *upserts])
+        live = LiveBits(store, self.limits)
+        return _by_uri((file, live.of(file)) for file in [*compacted, *upserts])
 
 
 def _by_uri(found: Iterator[tuple[DataFile, Bits | None]]) -> LiveFiles:

@@ -13,6 +13,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
+import threading
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import numpy as np
@@ -95,11 +97,15 @@ def read_each_masks(
 
 
 class LiveBits:
-    """The live bitmaps of files with deletion vectors. Reads each object of masks once."""
+    """The live bitmaps of files with deletion vectors. Reads each object of masks once, whichever threads ask.
+
+    One object has the masks of many files, so the readers of a snapshot share one LiveBits.
+    """
 
     def __init__(self, store: ObjectStore, limits: ReadLimits = READ_LIMITS) -> None:
         self._store = store
-        self._masks = functools.cache(functools.partial(read_masks, store, limits=limits))
+        self._cached = functools.cache(functools.partial(read_masks, store, limits=limits))
+        self._reading = defaultdict[str, threading.Lock](threading.Lock)
 
     def read(self, files: Iterable[DataFile], at_once: int) -> None:
         """Read the objects with the masks of these files, so many at a time. Then `of` reads nothing."""
@@ -114,10 +120,9 @@ class LiveBits:
             raise CorruptionError(f"{self._store.uri}{file.deletions.masks_path} has no mask for {file.path}")
         return masks[file.deletions.ordinal]
 
-
-def live_bits(store: ObjectStore, file: DataFile) -> npt.NDArray[np.uint8] | None:
-    """The live bitmap of a file with a deletion vector; None: all rows live."""
-    return LiveBits(store).of(file)
+    def _masks(self, path: str) -> Masks:
+        with self._reading[path]:
+            return self._cached(path)
 
 
 LiveSlices = Iterator[tuple[npt.NDArray[np.uint64], pa.Table]]

@@ -23,6 +23,7 @@ from deltacompact.base import expect
 from deltacompact.base.batching import batched
 from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import ConflictError, CorruptionError, InputError
+from deltacompact.base.limits import READ_LIMITS
 from deltacompact.base.model import Partition, PartitionLike
 from deltacompact.base.partitions import all_done, side_by_side
 from deltacompact.base.settings import DEFAULTS, HASH_BUCKETS_MAX, Options, at_least
@@ -40,7 +41,7 @@ from deltacompact.executors.executor import Executor
 from deltacompact.iceberg.deletes.ranges import read_batch, write_batches
 from deltacompact.index.entries import TOMBSTONE, Entries, digests, fields, none, sorted_by_digest
 from deltacompact.index.keys import Encoding
-from deltacompact.index.live_bitmaps import live_bits, live_tables
+from deltacompact.index.live_bitmaps import LiveBits, live_tables_of_each
 from deltacompact.index.primary_key_index import IndexManifest, read_index, read_manifest, write_manifest
 from deltacompact.maintenance.stored_ranges import problems_of_file
 from deltacompact.maintenance.vacuum.contradictions import Evidence, contradictions
@@ -50,6 +51,7 @@ from deltacompact.storage.certain_put import telling_interrupts
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import files, inspecting
+from deltacompact.tabular.files import Part
 
 _CHECKED_AT_ONCE = 8
 """Most partitions that are checked at a time: a check reads the rows, which takes memory."""
@@ -212,8 +214,9 @@ def _index_problems(
             return
         if expected is not None and not _same(entries[live], expected(bucket)):
             yield f"index: bucket {bucket}: entries and the digests of the rows they point to differ"
+    live_bits = LiveBits(store)
     for file in compacted:
-        bits = live_bits(store, file)
+        bits = live_bits.of(file)
         if bits is not None and not np.array_equal(pointed.mask(file.number), bits):
             yield f"index: the rows of {file.path} that have an entry are not those that its deletion vector leaves"
     if pointed.total != state.compacted.rows:
@@ -240,8 +243,9 @@ def _expected_entries(store: ObjectStore, state: StreamState, manifest: IndexMan
 
 def _entries_of(store: ObjectStore, state: StreamState, encoding: Encoding) -> Iterator[Entries]:
     assert state.compacted is not None
-    for file in state.compacted.files:
-        for rows, table in live_tables(store, file, encoding.columns):
+    parts = [Part(file, encoding.columns) for file in state.compacted.files]
+    for file, tables in zip(state.compacted.files, live_tables_of_each(store, parts, READ_LIMITS), strict=True):
+        for rows, table in tables:
             no_sort_keys = np.empty((table.num_rows, 0), np.uint8)
             yield _kernels.pack_entries(encoding.digests(table, file.path), no_sort_keys, file.number, rows)
 

@@ -23,7 +23,7 @@ from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.base.model import OperationType, Partition, Table
 from deltacompact.base.settings import DEFAULTS
 from deltacompact.index.keys import Encoding
-from deltacompact.index.live_bitmaps import live_bits, live_mask, naming_file
+from deltacompact.index.live_bitmaps import LiveBits, live_mask, naming_file
 from deltacompact.index.primary_key_index import empty_manifest, read_manifest
 from deltacompact.index.remap import Relocator
 from deltacompact.index.sort_widths import measured
@@ -76,6 +76,7 @@ def live_parts(
     if skipping.may_match([known_of_partition(partition, skipping.asked)]) == [False]:
         return ReadParts([], skipped=len(base) + len(deltas))
     is_folded = table.keys is not None and bool(snapshot.deltas)
+    live = LiveBits(store, limits)
     found: Sequence[tuple[DataFile, Bits | None, bool]]
     if is_folded:
         sources = live_sources(store, snapshot, table, limits)
@@ -86,7 +87,7 @@ def live_parts(
     parts = [
         TablePart(
             file.likely_decoded_bytes,
-            partial(_live_rows, store, file, bits, partition, schema, limits, skipping),
+            partial(_live_rows, store, live, file, bits, partition, schema, limits, skipping),
             is_open,
         )
         for (file, bits, is_open), wanted in zip(found, may, strict=True)
@@ -98,6 +99,7 @@ def live_parts(
 
 def _live_rows(
     store: ObjectStore,
+    live: LiveBits,
     file: DataFile,
     bits: Bits | None,
     partition: Partition,
@@ -107,7 +109,7 @@ def _live_rows(
 ) -> Iterator[pa.Table]:
     """The rows of one file whose bits are set (None: those that its deletion vector leaves), without row groups that
     are skipped."""
-    bits = live_bits(store, file) if bits is None else bits
+    bits = live.of(file) if bits is None else bits
     lives = None if bits is None else live_mask(bits, file.rows)
     with FileReader(store, Part(file, schema.names), ReadAhead(limits)) as reader:
         lives = skipping.live(reader, lives)
@@ -163,9 +165,10 @@ def live_sources(
     base, relocator = BaseIndex(manifest, decided.base_ordinals), Relocator(store, manifest.relocations, limits)
     ordinals = np.arange(len(decided.sources), dtype=np.uint32)
     ranks = _kernels.SurvivorRanks(ordinals, np.array([source.file.rows for source in decided.sources], np.int64))
+    live = LiveBits(store, limits)
     for source in decided.sources:
         if source.in_base:
-            ranks.fill(source.ordinal, live_bits(store, source.file))
+            ranks.fill(source.ordinal, live.of(source.file))
     count = decided.hash_bucket_count
     deltas = [
         SourceSlice(source.file, source.ordinal, source.operation, (0, source.file.rows))

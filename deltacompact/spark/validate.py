@@ -33,7 +33,7 @@ from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.delta_streams.appending.advice import advising, with_advice
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.snapshots import everything
-from deltacompact.index.live_bitmaps import live_bits, live_mask
+from deltacompact.index.live_bitmaps import LiveBits, live_mask
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.reading.live_rows import live_sources, schema_of
 from deltacompact.spark import fold
@@ -135,6 +135,7 @@ class _Judge:
         assert table.keys is not None
         self._spark = spark
         self._store = catalog.store
+        self._live = LiveBits(catalog.store)
         self._table = table
         self._keys: TableKeys = table.keys
         self._partition = partition
@@ -179,7 +180,7 @@ class _Judge:
 
     def _frame_file(self, ordinal: int, file: DataFile, names: Sequence[str]) -> FrameFile:
         """These columns of a file, without the rows that its deletion vector takes away."""
-        bits = live_bits(self._store, file)
+        bits = self._live.of(file)
         lives = None if bits is None else np.packbits(live_mask(bits, file.rows)).tobytes()
         return FrameFile(ordinal, file, tuple(names), lives)
 

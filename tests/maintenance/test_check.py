@@ -38,13 +38,13 @@ def test_rows_are_divided_by_bucket_a_chunk_at_a_time(table, monkeypatch):
 
 
 def test_a_row_that_is_not_the_one_of_its_entry_is_found(table, monkeypatch):
-    live_tables = checking.live_tables
+    live_tables_of_each = checking.live_tables_of_each
 
     def swapped(*where):
-        for rows, keys in live_tables(*where):
-            yield rows, keys.set_column(0, "id", [keys["id"].to_pylist()[::-1]])
+        for tables in live_tables_of_each(*where):
+            yield ((rows, keys.set_column(0, "id", [keys["id"].to_pylist()[::-1]])) for rows, keys in tables)
 
-    monkeypatch.setattr(checking, "live_tables", swapped)
+    monkeypatch.setattr(checking, "live_tables_of_each", swapped)
     monkeypatch.setattr(checking, "_CHUNK", 300)
     (found,) = table.check()
     assert "entries and the digests of the rows they point to differ" in found.problems[0]

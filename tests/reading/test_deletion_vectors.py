@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from budgets import examples
+from counting_store import CountingStore
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Oracle
@@ -19,6 +21,7 @@ from deltacompact import DeltaStreamCatalog, InputError, SessionResult, Settings
 from deltacompact.base.events import Event, FilesDecided
 from deltacompact.base.model import Partition
 from deltacompact.delta_streams.scan import export_table
+from deltacompact.index.live_bitmaps import LiveBits
 from deltacompact.maintenance.vacuum.vacuum import vacuum
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
@@ -135,6 +138,33 @@ def test_a_purge_rewrites_and_a_vacuum_says_what_went(catalog: DeltaStreamCatalo
     held = [path.read_bytes() for path in Path(catalog.store.root).rglob("*.parquet")]
     assert len(held) == 1 and b"secret 7" not in held[0] and b"secret 8" in held[0]
     assert keys(catalog) == [k for k in range(20) if k != 7]
+
+
+def test_the_readers_of_a_table_read_an_object_of_masks_once() -> None:
+    """They read it again for each of its files."""
+    store = CountingStore(MemoryStore())
+    made = DeltaStreamCatalog(store)
+    made.create_table("t", (), ["k"])
+    made.append("t", pa.table({"k": range(80)}))
+    run(made, rows_per_compacted_file=10)
+    made.append("t", pa.table({"k": range(0, 80, 10)}), operation="delete")
+    run(made, rows_per_compacted_file=10)
+    marked = [file for file in compacted_files(made) if file.deletions is not None]
+    assert len(marked) >= 8
+    paths = {file.deletions.masks_path for file in marked if file.deletions}
+
+    def requests(read: Callable[[], object]) -> int:
+        store.reset()
+        read()
+        return sum(path in paths for _, path in store.requests)
+
+    once = requests(lambda: [LiveBits(store).read(marked, 1)])
+    assert once >= len(paths)
+    for _ in range(2):
+        assert requests(lambda: made.read("t")) == once
+        assert requests(lambda: made.table("t").changes("0").read_all()) <= 2 * once
+        assert requests(lambda: made.table("t").check()) <= 4 * once
+        made.append("t", pa.table({"k": [3, 7]}))  # read with a delta on top, too
 
 
 def test_a_share_outside_of_zero_and_one_is_refused() -> None:

@@ -17,7 +17,7 @@ from toy_runs import KEYS, live, run, snapshot
 from deltacompact.base.errors import CorruptionError, SchemaError
 from deltacompact.base.limits import LIMITS
 from deltacompact.base.table_keys import SortKey, TableKeys
-from deltacompact.index.live_bitmaps import live_bits, live_mask
+from deltacompact.index.live_bitmaps import LiveBits, live_mask
 from deltacompact.index.primary_key_index import read_index, read_manifest
 from deltacompact.storage.memory import MemoryStore
 
@@ -97,9 +97,9 @@ def check_index(toy: ToyCatalog) -> None:
         for chunk in read_index(toy.store, manifest, bucket):
             files, rows = (np.ascontiguousarray(part) for part in (chunk[:, -12:-8], chunk[:, -8:]))
             pointers |= set(zip(files.view("<u4")[:, 0].tolist(), rows.view("<u8")[:, 0].tolist(), strict=True))
-    expected = set()
+    expected, live = set(), LiveBits(toy.store)
     for file in found.base.files:
-        bits = live_bits(toy.store, file)
+        bits = live.of(file)
         lives = np.ones(file.rows, bool) if bits is None else live_mask(bits, file.rows)
         expected |= {(file.number, int(row)) for row in np.flatnonzero(lives)}
     assert {pointer for pointer in pointers if pointer[0] < 0xFFFFFFFE} == expected
