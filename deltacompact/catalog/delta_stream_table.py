@@ -353,8 +353,8 @@ class DeltaStreamTable(UsersWords):
 
         columns    names, in the order in which they are wanted (default: all)
         filter     a pyarrow expression, or (column, operator, value) in a list
-        as_of      an older version of the partition, by name or number, or a time: the rows that lived then; `version`
-                   is the same
+        as_of      an older version of the partition, by name or number, or a time: the rows that lived then, without
+                   those of deltas that were retracted since; `version` is the same
 
         Raises NotFoundError for an unknown partition or version, InputError for an unknown column.
 

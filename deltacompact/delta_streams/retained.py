@@ -75,7 +75,10 @@ def _state_named(chain: Sequence[StreamState], version: str, where: str) -> Stre
 
 
 def _state_at(chain: Sequence[StreamState], time_ms: int) -> StreamState:
-    """The stream as of a moment: the newest version of that time, with its commits up to then."""
+    """The stream as of a moment: the newest version of that time, with its commits up to then.
+
+    What was retracted from it later is missing: such a delta may be one that nobody can read.
+    """
     state = [state for state in chain if state.opened.time_ms <= time_ms or not state.opened.number][-1]
     known = [number for number, commit in enumerate(state.commits) if commit.time_ms <= time_ms]
     return replace(state, commits=Commits(state.commits[: known[-1] + 1 if known else 0]))

@@ -45,7 +45,8 @@ class Selection(TypedDict, total=False):
     columns   names; default: all columns
     filter    an expression of pyarrow.compute, or a list of (column, operator, value) as in pyarrow.parquet.read_table;
               a list lets the scan read only its columns
-    as_of     name or number of a retained version of one partition, or a time: the rows that lived then; default: now
+    as_of     name or number of a retained version of one partition, or a time: the rows that lived then, without those
+              of deltas that were retracted since; default: now
     version   the same
     """
 

@@ -257,3 +257,13 @@ def test_of_a_moment_that_is_vacuumed_the_oldest_version_left_is_named(catalog):
     for as_of in (at(150), "1"):
         with pytest.raises(NotFoundError, match=f"the oldest version that is left: {left}"):
             catalog.read("t", as_of=as_of)
+
+
+def test_a_read_of_a_moment_leaves_out_deltas_that_were_retracted_since(clock):
+    table = DeltaStreamCatalog(MemoryStore(), clock=clock).create_table("t", primary_keys=["id"])
+    for now in (100, 200):
+        clock.now = now
+        position = table.append(pa.table({"id": [now]})).position
+    clock.now = 300
+    table.retract(position)
+    assert table.read(as_of=spelled(moment_at(250_000)))["id"].to_pylist() == [100]
