@@ -4,7 +4,9 @@
     batches      100,000 rows                            1,024 rows · 32 rows · 32 rows · …
 
 The footer tells how many bytes a decoded row group has, and so how many rows fit a batch. It does not tell how the
-bytes are spread over the rows. If a batch comes out too large, the following batches are smaller.
+bytes are spread over the rows. If a batch comes out too large, the following batches are smaller. The footers of some
+writers do not tell how often the values of a dictionary are used, so the estimate is high: what the first row groups
+have of it corrects that of the next ones.
 
 The footer also tells where the column chunks are. While one row group is decoded, the chunks of the next ones are
 fetched from a remote file. A chunk that takes several requests is decoded page by page as it arrives, together with the
@@ -48,6 +50,12 @@ PAGES_BYTES = 2 << 20
 
 USES_OF_A_DICTIONARY = 256
 """Assumed uses of each dictionary value, if the kernel cannot read the footer, which would tell."""
+
+_RESERVE = 2
+"""A row group is expected to have so many times the share of its estimate that those before it had."""
+
+_SHARE_MIN = 1 / 8
+"""It is expected to have at least this share, because it may be unlike those before it."""
 
 TAIL_BYTES = 8
 """After a footer: its length and four letters."""
@@ -204,11 +212,18 @@ def batches(
         coerce_int96_timestamp_unit=int96_unit,
         page_checksum_verification=True,
     )
-    sizes = _groups(parquet, columns)
+    sizes, shares = _groups(parquet, columns), list[float]()
     for run in batched(_overlapping(parquet, start, stop), lambda group: sizes[group[0]][1], limits.run_bytes):
         groups, first = [group for group, _ in run], run[0][1]
         rows, size = sum(sizes[group][0] for group in groups), sum(sizes[group][1] for group in groups)
-        yield from _read_groups(reader, groups, columns, first, rows, size, limits, stop - first)
+        stored = sum(parquet.metadata.row_group(group).total_byte_size for group in groups)
+        expected = min(size, max(stored, int(size * max(_SHARE_MIN, *shares)))) if shares else size
+        decoded = 0
+        for row, table in _read_groups(reader, groups, columns, first, rows, expected, limits, stop - first):
+            decoded += table.nbytes
+            yield row, table
+            del table
+        shares.append(_RESERVE * decoded / max(1, size))
 
 
 def _overlapping(parquet: Described, start: int, stop: int) -> Iterator[tuple[int, int]]:

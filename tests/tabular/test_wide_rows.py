@@ -192,6 +192,27 @@ def test_batches_of_wide_rows_are_small(tmp_path: Path, statistics: bool) -> Non
     assert len(large) <= 1 and sum(large) <= (257 if statistics else 512) * MIB
 
 
+@pytest.mark.parametrize("last", ["the same", "wide", "wide and repeated"])
+def test_row_groups_like_those_before_them_are_read_in_large_batches(tmp_path: Path, last: str) -> None:
+    """Polars does not tell how large repeated texts are: files of small ones were read 1,024 rows at a time."""
+    import polars as pl
+
+    texts = [f"{number:0400}" for number in range(5_000)]
+    values = {
+        "the same": texts * 4,
+        "wide": [text * 20 for text in texts[:3_000]],
+        "wide and repeated": [text * 20 for text in texts[:200]] * 100,
+    }[last]
+    whole = pa.table({"v": [*(texts * 12), *values]})
+    pl.from_arrow(whole).write_parquet(tmp_path / "theirs.parquet", row_group_size=20_000)
+    found = batches_of(tmp_path / "theirs.parquet")
+    assert pa.concat_tables(found).cast(whole.schema).equals(whole)
+    large = [batch.nbytes for batch in found if batch.nbytes > 2 * READ_LIMITS.batch_bytes]
+    assert len(large) <= 1, "the next ones are smaller"
+    assert sum(large) <= (8 if last == "wide and repeated" else 0) * READ_LIMITS.batch_bytes
+    assert len(found) < 50, "only the first of four groups is read in small batches"
+
+
 @pytest.mark.slow
 def test_strings_of_a_mebibyte_in_structs_are_read(tmp_path: Path) -> None:
     """More than 2 GiB of them in one batch are more than a nested column can hold."""
