@@ -38,13 +38,16 @@ def neighbours(
     boxes: Boxes, sizes: Ranks, mergeable: FileMask, merging: MergeSizes, heaviest: int = 0
 ) -> Iterator[Ranks]:
     """Sets of `mergeable` files, each to become one file. Files are taken in the order of column `heaviest`."""
-    candidates = np.flatnonzero(mergeable & (sizes < merging.small))
-    for partition in np.unique(boxes.partitions[candidates]).tolist():
-        small = candidates[boxes.partitions[candidates] == partition]
+    by_partition = np.argsort(boxes.partitions, kind="stable")
+    partitions, is_small = boxes.partitions[by_partition], mergeable & (sizes < merging.small)
+    with_small = np.unique(boxes.partitions[is_small])
+    begins, ends = (np.searchsorted(partitions, with_small, side) for side in ("left", "right"))
+    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+        files = by_partition[begin:end]
+        small = np.flatnonzero(is_small[files])
         if len(small) > 1:
-            files = np.flatnonzero(boxes.partitions == partition)
             found = _Neighbours(boxes.take(files), sizes[files], merging, heaviest)
-            yield from (files[own] for own in found.sets(np.searchsorted(files, small).tolist()))
+            yield from (files[own] for own in found.sets(small.tolist()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,64 +68,111 @@ class _Box:
         return np.asarray(((self.low == other.low) & (self.high == other.high)).all(axis=0))
 
 
+@dataclass(frozen=True, slots=True)
+class _GrowingRun:
+    """Files that may become one, the box around them, and their bytes."""
+
+    files: dict[int, None]
+    box: _Box
+    bytes: int
+
+
+class _FilesByLow:
+    """The files of a partition in the order of their low ranks in one column."""
+
+    def __init__(self, low: Ranks, high: Ranks) -> None:
+        self._files = np.argsort(low, kind="stable")
+        self._low = low[self._files]
+        self._reached = np.maximum.accumulate(high[self._files])
+
+    def meeting(self, low: int, high: int) -> Ranks:
+        """All files that meet this range, and some that end before it."""
+        begin, end = np.searchsorted(self._reached, low), np.searchsorted(self._low, high, "right")
+        return self._files[begin:end]
+
+
 class _Neighbours:
-    """The files of one partition."""
+    """The files of one partition. There may be thousands of small ones, so no step looks at all of them, or at the
+    whole run."""
 
     def __init__(self, boxes: Boxes, sizes: Ranks, merging: MergeSizes, heaviest: int) -> None:
         self._all, self._sizes, self._merging = _Box(boxes.low, boxes.high), sizes, merging
         self._place = np.argsort(np.lexsort((*boxes.high, *boxes.low, boxes.low[heaviest])))
+        self._columns = [_FilesByLow(low, high) for low, high in zip(boxes.low, boxes.high, strict=True)]
 
     def sets(self, small: Iterable[int]) -> Iterator[list[int]]:
         """The sets of these files that are worth merging."""
         for run in self._runs(small):
-            bytes_ = int(self._sizes[run].sum())
-            largest = max(run, key=lambda file: int(self._sizes[file]))
-            if len(run) > 1 and bytes_ >= self._merging.small:
-                yield run
-            elif len(run) > 1 and len(run) >= self._merging.files_min:
-                if 2 * self._sizes[largest] <= bytes_:
-                    yield run
+            files, largest = [*run.files], max(run.files, key=lambda file: int(self._sizes[file]))
+            if len(files) > 1 and run.bytes >= self._merging.small:
+                yield files
+            elif len(files) > 1 and len(files) >= self._merging.files_min:
+                if 2 * self._sizes[largest] <= run.bytes:
+                    yield files
                 else:
-                    yield from self.sets(file for file in run if file != largest)
+                    yield from self.sets(file for file in files if file != largest)
 
-    def _runs(self, small: Iterable[int]) -> Iterator[list[int]]:
+    def _runs(self, small: Iterable[int]) -> Iterator[_GrowingRun]:
         """All of these files, in runs of neighbours that may become one file."""
-        left, run = set(small), list[int]()
+        left, run = set(small), _GrowingRun({}, self._box(0), 0)
         for file in sorted(left, key=lambda file: int(self._place[file])):
             if file not in left:
                 continue
-            grown = self._grown(run, file, left) if run else [file]
+            grown = self._grown(run, file, left) if run.files else None
             if grown is None:
-                yield run
-                grown = [file]
-            run = grown
-            left -= {*run}
-        if run:
+                if run.files:
+                    yield run
+                grown = _GrowingRun({}, self._box(file), int(self._sizes[file])), {file: None}
+            run, joined = grown
+            run.files.update(joined)
+            left.difference_update(joined)
+        if run.files:
             yield run
 
-    def _grown(self, run: list[int], file: int, left: set[int]) -> list[int] | None:
-        """The run with this file, and with the files of `left` that it would lie across; None: it may not grow."""
-        members, joining, box = [*run], {file}, self._around(run)
+    def _grown(self, run: _GrowingRun, file: int, left: set[int]) -> tuple[_GrowingRun, dict[int, None]] | None:
+        """The run with this file, and with the files of `left` that it would lie across; None: it may not grow.
+
+        The files that join are not yet among the run's own, which it shares with the former one.
+        """
+        joined, joining, box, bytes_ = dict[int, None](), {file}, run.box, run.bytes
         while joining:
             new = joining.pop()
-            members.append(new)
-            if self._sizes[members].sum() > self._merging.most:
+            joined[new] = None
+            bytes_ += int(self._sizes[new])
+            if bytes_ > self._merging.most:
                 return None
-            joint = box.around(self._around([new]))
-            crossed = {*self._crossed(box, self._around([new]), joint).tolist()}.difference(members)
+            joint = box.around(self._box(new))
+            crossed = {*self._crossed(box, self._box(new), joint).tolist()}
+            crossed = crossed.difference([other for other in crossed if other in run.files or other in joined])
             if not crossed <= left:
                 return None
             joining |= crossed
             box = joint
-        return members
+        return _GrowingRun(run.files, box, bytes_), joined
 
-    def _around(self, files: list[int]) -> _Box:
-        return _Box(self._all.low[:, files].min(axis=1), self._all.high[:, files].max(axis=1))
+    def _box(self, file: int) -> _Box:
+        return _Box(self._all.low[:, file], self._all.high[:, file])
 
     def _crossed(self, one: _Box, other: _Box, joint: _Box) -> Ranks:
         """The files that have more in common with the joint box than with either one, unless it lies inside of them."""
-        common = joint.within(self._all)
+        near = self._meeting_what_is_new(one, joint)
+        files = _Box(self._all.low[:, near], self._all.high[:, near])
+        common = joint.within(files)
         meets = (common.low <= common.high).all(axis=0)
-        known = common.same_as(one.within(self._all)) | common.same_as(other.within(self._all))
+        known = common.same_as(one.within(files)) | common.same_as(other.within(files))
         inside = common.same_as(_Box(joint.low[:, None], joint.high[:, None]))
-        return np.flatnonzero(meets & ~known & ~inside)
+        return near[meets & ~known & ~inside]
+
+    def _meeting_what_is_new(self, one: _Box, joint: _Box) -> Ranks:
+        """The files that may have more in common with the joint box than with this one: those that meet it where it
+        goes beyond this one."""
+        found = [np.zeros(0, np.int64)]
+        ends = zip(
+            self._columns, one.low.tolist(), one.high.tolist(), joint.low.tolist(), joint.high.tolist(), strict=True
+        )
+        for column, low, high, joint_low, joint_high in ends:
+            if joint_low < low:
+                found.append(column.meeting(joint_low, low - 1))
+            if joint_high > high:
+                found.append(column.meeting(high + 1, joint_high))
+        return np.unique(np.concatenate(found))
