@@ -6,5 +6,5 @@ delta_stream_table     append, plan, compact, read, …   iceberg_table    plan,
 delta_stream_calls     what names its table             iceberg_calls    the same
 table_plan             a plan as a value
 compact, changes       the functions of the package, for tables of either kind
-mirror                 changes, appended to another table
+mirror                 changes, appended to another table: mirror_sources, mirror_sinks, mirror_checks
 """

@@ -770,15 +770,11 @@ class DeltaStreamTable(UsersWords):
 
         return bookmarks(self._catalog, self._table_id)
 
-    def commit_bookmark(
-        self, name: str, batch: Bookmark[Any] | None = None, into: str | None = None, asked: str | None = None
-    ) -> bool:
+    def commit_bookmark(self, name: str, batch: Bookmark[Any] | None = None) -> bool:
         """Say that the batch of a consumer is done.
 
         name     of the bookmark, as `changes` was given it
         batch    what `bookmarks` told: nothing is done unless the batch is still that one
-        into     of a mirror: the id of its creation. No other table then takes the next batches for its own
-        asked    of a mirror: its columns and filter. Batches of other ones are then refused
 
         Returns whether a batch was open: none is after an empty one, or once it is done. Raises NotFoundError for an
         unknown bookmark, ConflictError where another consumer came first.
@@ -792,7 +788,7 @@ class DeltaStreamTable(UsersWords):
         """
         from deltacompact.change_feed.stream_bookmarks import committed
 
-        return committed(self._catalog, self._table_id, name, batch, into, asked)
+        return committed(self._catalog, self._table_id, name, batch)
 
     def drop_bookmark(self, name: str) -> None:
         """Remove the bookmark `name`, so that vacuum no longer keeps versions for it.

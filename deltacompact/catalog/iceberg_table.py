@@ -521,21 +521,11 @@ class IcebergCatalogTable(UsersWords):
 
         return bookmarks(self._catalog.metadata(self._table_id))
 
-    def commit_bookmark(
-        self,
-        name: str,
-        batch: Bookmark[int] | None = None,
-        into: str | None = None,
-        schema_id: int | None = None,
-        asked: str | None = None,
-    ) -> bool:
+    def commit_bookmark(self, name: str, batch: Bookmark[int] | None = None) -> bool:
         """Say that the batch of a consumer is done.
 
-        name        of the bookmark, as `changes` was given it
-        batch       what `bookmarks` told: nothing is done unless the batch is still that one
-        into        of a mirror: the id of its creation. No other table then takes the next batches for its own
-        schema_id   of a mirror: the schema by which the columns of the batch were named
-        asked       of a mirror: its columns and filter. Batches of other ones are then refused
+        name     of the bookmark, as `changes` was given it
+        batch    what `bookmarks` told: nothing is done unless the batch is still that one
 
         Returns whether a batch was open: none is after an empty one, or once it is done. Raises NotFoundError for an
         unknown bookmark, ConflictError where another consumer came first.
@@ -549,7 +539,7 @@ class IcebergCatalogTable(UsersWords):
         """
         from deltacompact.change_feed.branch_bookmarks import committed
 
-        return committed(self._catalog.loaded(self._table_id), name, batch, into, schema_id, asked)
+        return committed(self._catalog.loaded(self._table_id), name, batch)
 
     def drop_bookmark(self, name: str) -> None:
         """Remove the bookmark `name`, so that expiry no longer keeps snapshots for it.
@@ -605,7 +595,7 @@ class IcebergCatalogTable(UsersWords):
 
         return rollback(self._catalog.compactable(self._table_id), as_of, branch)
 
-    def _loaded(self) -> IcebergTable:
+    def _compactable(self) -> IcebergTable:
         """The table for who appends to it. Raises InputError where its files belong to somebody else."""
         return self._catalog.compactable(self._table_id)
 

@@ -19,6 +19,7 @@ import deltacompact
 from deltacompact import ConflictError, DeltaStreamCatalog, InputError, NotFoundError, SchemaError, Settings, cli
 from deltacompact.base.errors import OutcomeUnknownError
 from deltacompact.catalog.mirror import mirror
+from deltacompact.catalog.mirror_sources import source_of
 from deltacompact.change_events import events
 from deltacompact.change_feed import batch_keys, branch_bookmarks, stream_bookmarks
 from deltacompact.iceberg.table.pyiceberg_door import (
@@ -590,7 +591,7 @@ def test_a_mirror_follows_and_each_change_is_in_it_once(source, tmp_path, monkey
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(type(source.table), "commit_bookmark", lambda self, name, *_: dies(name))
+        patched.setattr(type(source_of(source.table)), "commit", lambda self, name, *_: dies(name))
         with pytest.raises(KeyboardInterrupt):
             mirror(source.table, target, "mirror")
     source.append(4)
@@ -891,7 +892,7 @@ def test_one_bookmark_does_not_divide_the_changes_among_two_mirrors(source, tmp_
     mirror(source.table, first, "b", from_="1999-01-01")
     source.append(3)
     batch_of_first = sorted(source.table.changes(bookmark="b").read_all()["id"].to_pylist())
-    with pytest.raises(InputError, match="it went into another table"):
+    with pytest.raises(InputError, match="they go into another table"):
         mirror(source.table, second, "b")
     assert batch_of_first == [3] and mirror(source.table, first, "b") == 1
     assert mirror(source.table, second, "c", from_="1999-01-01") == 3
@@ -1205,13 +1206,13 @@ def test_a_first_batch_whose_run_died_is_not_done_by_a_run_that_asks_for_somethi
     source.append(3)
     begin = {"from_": "1999-01-01"}
     with pytest.raises(KeyboardInterrupt), pytest.MonkeyPatch.context() as patched:
-        patched.setattr(type(source.table), "commit_bookmark", raises(KeyboardInterrupt))
+        patched.setattr(type(source_of(source.table)), "commit", raises(KeyboardInterrupt))
         mirror(source.table, target, "b", where="id > 1", **begin)
     given = source.table.bookmarks()
     for other in ({}, {"where": "id > 2"}, {"where": "id > 1", "columns": ["id"]}):
         with pytest.raises(InputError, match=r"puts --where 'id > 1' into .* take all rows anew"):
             mirror(source.table, target, "b", **begin, **other)
-    with pytest.raises(InputError, match="it went into another table"):
+    with pytest.raises(InputError, match="they go into another table"):
         mirror(source.table, mirror_of(tmp_path / "other"), "b", where="id > 1", **begin)
     assert source.table.bookmarks() == given
     mirror(source.table, target, "b", where="id > 1", **begin)
@@ -1229,7 +1230,7 @@ def test_a_first_batch_of_a_mirror_of_an_earlier_release_is_not_done_with_anothe
     document.write_text(json.dumps(declared))
     target = deltacompact.open_catalog(tmp_path / "mirror").table(document.parent.name)
     with pytest.raises(KeyboardInterrupt), pytest.MonkeyPatch.context() as patched:
-        patched.setattr(type(source.table), "commit_bookmark", raises(KeyboardInterrupt))
+        patched.setattr(type(source_of(source.table)), "commit", raises(KeyboardInterrupt))
         mirror(source.table, target, "b", where="id > 1", from_="1999-01-01")
     (given,) = source.table.bookmarks()
     assert given.into is None

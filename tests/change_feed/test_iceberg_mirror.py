@@ -28,6 +28,7 @@ import deltacompact
 from deltacompact import ConflictError, InputError, SchemaError, Settings, cli
 from deltacompact.catalog.delta_stream_calls import DeltaStreamCalls
 from deltacompact.catalog.mirror import mirror
+from deltacompact.catalog.mirror_sources import source_of
 from deltacompact.delta_streams.log import tokens
 from deltacompact.iceberg import row_deltas
 from deltacompact.iceberg.table.content_files import Content
@@ -79,17 +80,17 @@ class Dies(Exception):
 @contextlib.contextmanager
 def dying(source):
     """The run ends between the commit of the mirror and that of the bookmark."""
-    commit = type(source).commit_bookmark
+    of, commit = type(source_of(source)), type(source_of(source)).commit
 
     def dies(*_):
         raise Dies
 
-    type(source).commit_bookmark = dies
+    of.commit = dies
     try:
         with pytest.raises(Dies):
             yield
     finally:
-        type(source).commit_bookmark = commit
+        of.commit = commit
 
 
 keys, days = st.integers(0, 5), st.sampled_from(["mon", "tue", "a/b=c", None])

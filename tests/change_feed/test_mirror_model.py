@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from deltacompact import DeltaStreamCatalog, InputError, NotFoundError, Settings
 from deltacompact.catalog.mirror import mirror
+from deltacompact.catalog.mirror_sources import source_of
 from deltacompact.storage.memory import MemoryStore
 
 LOCAL = Settings(executor="local", local_threads=1)
@@ -56,7 +57,7 @@ class Mirrored:
                     self.source.rollback(str(1 + key), {"day": day})
             case "dies":
                 with pytest.MonkeyPatch.context() as patched, contextlib.suppress(Dies):
-                    patched.setattr(type(self.source), "commit_bookmark", _dies)
+                    patched.setattr(type(source_of(self.source)), "commit", _dies)
                     self.run()
             case "mirror":
                 for _ in "12":  # a batch that was begun, which may say nothing, and what came since
