@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 from deltacompact.base.events import EventSink, fan_out, no_sink
-from deltacompact.base.settings import Settings
+from deltacompact.base.settings import DEFAULTS, SETTINGS_OF_STREAMS, Settings
 from deltacompact.iceberg.commit.patience import Patience
 from deltacompact.iceberg.table import pyiceberg_door
 from deltacompact.iceberg.table.metadata import MAIN, PUBLICATION, Snapshot, TableMetadata
@@ -117,7 +117,7 @@ class IcebergCalls:
         """How long carrying out a plan is expected to take. Starts no cluster."""
         from deltacompact.executors.choose import foresee, lane_for
 
-        settings = within_memory(settings or Settings(), TASK_BYTES)
+        settings = _within_memory(settings)
         there = foresee(settings, lane_for(settings, plan.rows, plan.bytes))
         return replace(mode_named(plan.mode).steps().expected(plan, there.capacity), start_s=there.start_s)
 
@@ -175,10 +175,20 @@ class IcebergCalls:
         from deltacompact.iceberg.marks.finding import Sizes
         from deltacompact.iceberg_modes.driver import ModeRun
 
+        settings = _within_memory(settings)
         table = _compactable(table)
         chosen = mode.read_options(expect.options("options", options), table.metadata.properties)
-        settings = within_memory(settings or Settings(), TASK_BYTES)
         return ModeRun(table, branch, chosen, settings, Sizes.of(settings), emit=emit, mode=mode)
+
+
+def _within_memory(settings: Settings | None) -> Settings:
+    """The settings, within the memory that there is. Raises InputError for one that only delta streams have."""
+    settings = Settings() if settings is None else expect.instance("settings", settings, Settings)
+    for name, instead in SETTINGS_OF_STREAMS.items():
+        if getattr(settings, name) != getattr(DEFAULTS, name):
+            advice = f": give the option {instead}" if instead else ""
+            raise InputError(f"the setting {name} is for delta streams{advice}")
+    return within_memory(settings, TASK_BYTES)
 
 
 def _compactable(table: pyiceberg_door.IcebergTable) -> pyiceberg_door.IcebergTable:

@@ -19,10 +19,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 from deltacompact.base import expect
-from deltacompact.base.errors import InputError
 from deltacompact.base.events import EventSink, fan_out
 from deltacompact.base.notebooks import UsersWords
-from deltacompact.base.settings import DEFAULTS, SETTINGS_OF_STREAMS, Settings
+from deltacompact.base.settings import Settings
 from deltacompact.base.user_calls import users_calls
 
 if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
@@ -257,11 +256,6 @@ class IcebergCatalogTable(UsersWords):
         from deltacompact.iceberg_modes.modes import mode_named
 
         chosen = mode_named(mode)
-        settings = Settings() if settings is None else expect.instance("settings", settings, Settings)
-        for name, instead in SETTINGS_OF_STREAMS.items():
-            if getattr(settings, name) != getattr(DEFAULTS, name):
-                advice = f": give the option {instead}" if instead else ""
-                raise InputError(f"the setting {name} is for delta streams{advice}")
         emit = fan_out(expect.callables("event_sinks", event_sinks))
         with under_attempt(attempt):
             result: ModeResult = self._catalog.run(chosen, self._table_id, options, branch, settings, plan, emit)

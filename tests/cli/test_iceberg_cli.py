@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -373,9 +374,13 @@ def test_arguments_of_delta_streams_are_refused_for_iceberg_tables(untouched, gi
 )
 def test_settings_of_delta_streams_are_refused_for_iceberg_tables(untouched, name, value, advice):
     """They were taken and never read: files got 512 MiB."""
-    settings = deltacompact.Settings(**{name: value})
+    settings, catalog = deltacompact.Settings(**{name: value}), deltacompact.open_catalog(untouched.catalog)
+    ways = (catalog.rewrite, catalog.convert, catalog.upsert)
+    for compact in (catalog.table(T).compact, *(partial(way, T) for way in ways)):
+        with pytest.raises(deltacompact.InputError, match=f"^the setting {name} is for delta streams{advice}"):
+            compact(settings=settings)
     with pytest.raises(deltacompact.InputError, match=f"^the setting {name} is for delta streams{advice}"):
-        deltacompact.open_catalog(untouched.catalog).table(T).compact(settings=settings)
+        catalog.expected(catalog.plan(T), settings)
 
 
 def test_a_catalog_that_does_not_answer_is_named(lake, configured, monkeypatch):
