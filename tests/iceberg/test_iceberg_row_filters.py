@@ -49,6 +49,7 @@ ROWS = pa.table(
         *("share in (0.0, 7.0)", "share in (-0.0, 7.0)", "share not in (0, 7)"),
         *("half = 0.5", "half in (0.0, 2.5)", "half > 1"),
         *("kind = 'a'", "kind in ('a', '')", "kind not in ('a', '')", "kind like 'b%'", "kind > 'a'", "kind is null"),
+        *("moment >= '1970-01-01 00:00'", "moment in ('2026-01-01')"),
         *("moment >= '1970-01-01T00:00:00'", "clock > '00:00:00'", "not (clock = '23:00:00')"),
     ],
 )
@@ -89,3 +90,8 @@ def test_a_quoted_name_is_never_taken_for_a_column_that_is_called_like_its_stand
     rows = pa.table({"a.b": [1, 3], "_quoted_0": [5, 1]})
     assert rows.filter(row_filter('"a.b" > 1 and _quoted_0 = 1', rows.schema)).num_rows == 1
     assert rows.filter(row_filter('_quoted_0 = 5 or "a.b" = 3', rows.schema)).num_rows == 2
+
+
+def test_digits_beyond_the_microsecond_count():
+    rows = pa.table({"t": pa.array([1_000_000_001, 1_000_000_002], pa.timestamp("ns"))})
+    assert rows.filter(row_filter("t > '1970-01-01 00:00:01.000000001'", rows.schema)).num_rows == 1

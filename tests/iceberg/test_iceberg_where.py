@@ -9,10 +9,15 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyiceberg.conversions import to_bytes
+from pyiceberg.types import TimestampType
 
 from deltacompact.base.errors import InputError
 from deltacompact.iceberg.marks.finding import Finder
 from deltacompact.iceberg.table.pyiceberg_door import behaviour
+from deltacompact.iceberg.table.pyiceberg_door.row_filters import row_filter
 from deltacompact.iceberg.table.pyiceberg_door.where import files_that_may_match
 
 T = "ns.t"
@@ -104,6 +109,67 @@ def test_a_bound_that_does_not_fit_its_column_is_unknown(type_, value, bound):
     schema = {"type": "struct", "schema-id": 0, "fields": fields}
     may = files_that_may_match(f"x7 > {value}", behaviour._table(schemas=[schema], partition_specs=[NO_SPEC]))
     assert may(replace(behaviour._file(bound, bound), partition=()))
+
+
+MINUTE = datetime.timedelta(minutes=1)
+HOUR = datetime.datetime(2026, 10, 26, 1)
+TIMES = pa.table({"x7": pa.array([HOUR - MINUTE, HOUR, HOUR + MINUTE], pa.timestamp("us"))})
+
+
+def _with_times(where, type_):
+    """The rows of three times, and whether a file with the middle one may match."""
+    fields = [{"id": 7, "name": "x7", "type": type_, "required": False}]
+    schema = {"type": "struct", "schema-id": 0, "fields": fields}
+    may = files_that_may_match(where, behaviour._table(schemas=[schema], partition_specs=[NO_SPEC]))
+    bound = to_bytes(TimestampType(), TIMES["x7"][1].cast(pa.int64()).as_py())
+    rows = TIMES.cast(pa.schema([("x7", pa.timestamp("us", "UTC" if type_ == "timestamptz" else None))]))
+    return rows.filter(row_filter(where, rows.schema)).num_rows, may(
+        replace(behaviour._file(bound, bound), partition=())
+    )
+
+
+@given(
+    moment=st.datetimes(HOUR - 2 * MINUTE, HOUR + 2 * MINUTE).map(lambda moment: moment.replace(microsecond=0)),
+    separator=st.sampled_from(" T"),
+    zone=st.sampled_from(["", "Z", "+00:00", "+02:00", "-0530", "+01"]),
+    fraction=st.sampled_from(["", ".5", ".000001"]),
+)
+def test_files_and_rows_are_chosen_by_one_reading_of_a_time(moment, separator, zone, fraction):
+    """Files took only a T and an offset, rows took a space, too, and neither took a time without an offset."""
+    offset = datetime.datetime.fromisoformat(f"2026-01-01T00:00:00{zone}").utcoffset() or datetime.timedelta()
+    second = (moment + offset).isoformat(separator)
+    least = moment + datetime.timedelta(seconds=float(fraction or 0))
+    expected = sum(value > least for value in TIMES["x7"].to_pylist()), least < HOUR
+    assert _with_times(f"x7 > '{second}{fraction}{zone}'", "timestamptz") == expected
+    without_zone = f"{moment.isoformat(separator)}{fraction}"
+    assert _with_times(f"not (x7 is null or not x7 > '{without_zone}')", "timestamp") == expected
+
+
+@pytest.mark.parametrize("day", ["2026-10-26", "2026-10-26 01", "2026-10-26T01:00"])
+def test_a_time_may_lack_its_last_parts(day):
+    assert _with_times(f"x7 >= '{day}' and x7 in ('2026-10-26 01:00')", "timestamptz") == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("type_", "time", "message"),
+    [
+        ("timestamptz", "noon", "'noon' is no time: a time is written like 2026-11-22 or '2026-11-22 09:10:03'"),
+        ("timestamptz", "2026-13-01", "month must be in"),
+        ("timestamptz", "2026-10-26+02:00", "is no time"),
+        ("timestamptz", "0001-01-01 00:00:00+02:00", "out of range"),
+        (
+            "timestamp",
+            "2026-10-26 01:00:00Z",
+            "have no zone, and '2026-10-26 01:00:00Z' has one: a time is written like",
+        ),
+    ],
+)
+def test_a_time_that_does_not_fit_its_column_is_answered_with_the_form(type_, time, message):
+    where, column = f"x7 > '{time}'", pa.timestamp("us", "UTC" if type_ == "timestamptz" else None)
+    with pytest.raises(InputError, match=f"^where .*{message}"):
+        _with_times(where, type_)
+    with pytest.raises(InputError, match=f"^where .*{message}"):
+        row_filter(where, pa.schema([("x7", column)]))
 
 
 def test_files_of_older_specs_are_chosen_by_their_own_partition(lake):

@@ -39,8 +39,11 @@ _UNKNOWN = pc.scalar(pa.scalar(None, pa.bool_()))
 def row_filter(where: str, columns: pa.Schema) -> pc.Expression:
     """The expression as pyarrow computes it. Raises InputError if it cannot be parsed or does not fit the columns."""
     plain, names = _with_plain_names(where)
+    types = {column.name: _compared_type(column.type) for column in columns}
+    zones = {name: type_.tz is not None for name, type_ in types.items() if pa.types.is_timestamp(type_)}
+    expression = parsed(plain, where, lambda said: zones.get(_column_name(said, names)))
     try:
-        return visit(parsed(plain, where), _RowFilterVisitor(where, columns, names))
+        return visit(expression, _RowFilterVisitor(where, columns, names))
     except (TypeError, ValueError, OverflowError, NotImplementedError, pa.ArrowException) as error:
         raise InputError(f"where {where!r} is not an expression about this table: {text_of(error)}") from None
 
@@ -64,6 +67,11 @@ def _with_plain_names(where: str) -> tuple[str, dict[str, str]]:
         return name
 
     return _PIECE.sub(plain, where), names
+
+
+def _column_name(said: str, names: Mapping[str, str]) -> str:
+    """The column's own name, of one with stand-ins for what was quoted."""
+    return ".".join(names.get(part, part) for part in said.split("."))
 
 
 class _RowFilterVisitor(BooleanExpressionVisitor[pc.Expression]):
@@ -92,7 +100,7 @@ class _RowFilterVisitor(BooleanExpressionVisitor[pc.Expression]):
 
     def visit_unbound_predicate(self, predicate: Any) -> pc.Expression:
         said = str(getattr(predicate.term, "name", predicate.term))
-        name = ".".join(self._names.get(part, part) for part in said.split("."))
+        name = _column_name(said, self._names)
         if name not in self._columns.names:
             raise InputError(
                 f"where {self._where!r}: there is no column {name!r} ({columns_shown(self._columns.names)})"
