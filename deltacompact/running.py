@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from deltacompact.base.errors import DeltaCompactError
 from deltacompact.base.events import EventSink, fan_out, logger
 from deltacompact.base.partitions import side_by_side
-from deltacompact.base.wording import one_line
 from deltacompact.delta_streams.idle_streams import keep_listing
 from deltacompact.delta_streams.streams import Streams
 from deltacompact.executors.choose import capacities, executors_for, share_slots
@@ -65,12 +64,7 @@ def _shown(catalog: Streams, job: CompactionJob) -> PublicationResult | None:
     partitions = [work.partition for work in job.work]
     result = show_compacted(catalog, job.destination_table_id, job.publication, partitions)
     if result.error is not None:
-        logger.warning(
-            "table %s is compacted, but %s does not show it yet: %s",
-            job.destination_table_id,
-            job.publication,
-            one_line(result.error),
-        )
+        logger.warning("table %s is compacted, but %s", job.destination_table_id, result)
     return result
 
 
