@@ -58,8 +58,9 @@ class Engine:
         return self.equality_deletes and self.position_deletes and self.deletion_vectors
 
 
-# Sources for deletes: the vendors' tables and OLake's (August 2026); for DuckDB, duckdb-iceberg#158 and #728; for
-# Polars 2.1 and PyIceberg 0.12, our own tests, which check defaults too.
+# Sources for deletes: the vendors' tables and OLake's (August 2026); for DuckDB, duckdb-iceberg#158 and #728, and #691,
+# mended for 1.5: in 1.4.4 a query with IS NULL or IS NOT NULL ignores deletes; for Polars 2.1 and PyIceberg 0.12, our
+# own tests, which check defaults too.
 ENGINES = {
     # AWS's user guide: "only creates and operates on Iceberg v2 tables".
     EngineName.ATHENA: Engine(True, True, False, format_version=2),
