@@ -135,10 +135,14 @@ def print_vacuumed(out: Console, result: VacuumResult) -> None:
     for stat in result.deleted:
         if "/data/" in stat.path:
             out.print(f"  {verb} data {stat.path}  {size(stat.bytes)}", markup=False)
-    for stats, why in ((result.waiting, "too young"), (result.held, "a bookmark or the published table needs them")):
+    for stats, of, why in (
+        (result.waiting, "older versions", "too young"),
+        (result.held, "older versions", "a bookmark or the published table needs them"),
+        (result.retracted, "retracted deltas", "until the next compaction"),
+    ):
         if stats:
-            waiting, total = counted(len(stats), "data file"), sum(stat.bytes for stat in stats)
-            out.print(f"  {waiting} of older versions kept ({size(total)}): {why}")
+            kept, total = counted(len(stats), "data file"), sum(stat.bytes for stat in stats)
+            out.print(f"  {kept} of {of} kept ({size(total)}): {why}")
     if result.doubtful:
         doubtful, total = counted(len(result.doubtful), "object"), sum(stat.bytes for stat in result.doubtful)
         newer = "newer than the last log entry; vacuum after a commit"

@@ -76,6 +76,7 @@ def vacuum(
             "fenced_sessions": result.fenced,
             "waiting": [stat.path for stat in result.waiting],
             "held": [stat.path for stat in result.held],
+            "retracted": [stat.path for stat in result.retracted],
             "dead_rows": result.dead_rows,
             "doubtful": [stat.path for stat in result.doubtful],
             "unfinished": [stat.path for stat in result.unfinished],

@@ -30,6 +30,7 @@ from deltacompact.delta_streams.file_lists import publish
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.paths import StreamPaths
 from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S
+from deltacompact.delta_streams.versions import retract
 from deltacompact.maintenance.vacuum.chain import read_chain
 from deltacompact.maintenance.vacuum.context import VacuumContext
 from deltacompact.maintenance.vacuum.listing import StreamListing
@@ -398,6 +399,28 @@ def test_the_receipt_says_what_is_doubtful(tmp_path: Path, capsys: pytest.Captur
     assert "too young" not in said
     assert "1 object that nothing names kept (2.0 KiB): newer than the last log entry" in said
     assert "deleted 1 write that was never finished" in said
+
+
+def test_the_file_of_a_retracted_delta_stays_until_the_next_version_and_the_receipt_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    catalog = DeltaStreamCatalog(LocalStore(tmp_path))
+    catalog.create_table("t", [], ["id"])
+    delta = catalog.append("t", pa.table({"id": [1]}))
+    catalog.append("t", pa.table({"id": [2]}))
+    retract(catalog, "t", delta.position)
+    path = delta.files[0].path
+    for _ in range(2):  # the second one reads the mark of the first
+        (found,) = vacuum(catalog, "t", age_min_s=0, force=True)
+        assert [stat.path for stat in found.retracted] == [path] and not found.waiting
+    assert command_line(["vacuum", str(tmp_path), "t", "--older-than-hours", "0", "--force"]) == 0
+    assert "  1 data file of retracted deltas kept (" in (said := capsys.readouterr().out)
+    assert "too young" not in said
+    compact("t", delta_catalog_client=catalog, settings=LOCAL)
+    (found,) = vacuum(catalog, "t")
+    assert path in [stat.path for stat in found.waiting] and not found.retracted
+    (found,) = vacuum(catalog, "t", age_min_s=0, force=True)
+    assert path in [stat.path for stat in found.deleted]
 
 
 def test_a_table_that_was_vacuumed_is_sound(lake: Path) -> None:

@@ -47,7 +47,7 @@ class VacuumMark:
     objects      the digest of the objects that it left
     first_s      the earliest time from which the age of a later candidate counts; None: there is no candidate
     full_s       when the whole history was last read
-    waiting, doubtful, dead_rows    as in the vacuum's result
+    waiting, doubtful, retracted, dead_rows    as in the vacuum's result
     chain        the sealed versions
     records      the session records that name a version
     """
@@ -57,6 +57,7 @@ class VacuumMark:
     full_s: float
     waiting: tuple[str, ...]
     doubtful: tuple[str, ...]
+    retracted: tuple[str, ...]
     dead_rows: int
     chain: Mapping[str, SealedVersion]
     records: tuple[str, ...]
@@ -80,7 +81,7 @@ def parsed(stream: str, data: bytes, now_s: float) -> VacuumMark | None:
             version: SealedVersion(known["tail"], tuple(known["manifests"]), tuple(known["referenced"]))
             for version, known in fields.pop("chain").items()
         }
-        for name in ("waiting", "doubtful", "records"):
+        for name in ("waiting", "doubtful", "retracted", "records"):
             fields[name] = tuple(fields[name])
         mark = VacuumMark(chain=chain, **fields)
     except (ValueError, LookupError, TypeError, AttributeError):

@@ -72,11 +72,21 @@ class ReachableFiles:
                 )
 
     def waiting(self, active: list[DataFile], going: set[str]) -> tuple[ObjectStat, ...]:
-        """Data files that stay although the active version does not need them. `going`: paths that do not stay."""
+        """Data files that stay although the active version does not need them. `going`: paths that do not stay.
+
+        Without those of retracted deltas, see `retracted`.
+        """
         needed = Reached(self._listing.store, {file.path for file in active})
-        is_data = self._listing.paths.is_data
-        data = [stat for stat in self.ours if is_data(stat.path) and stat.path not in going]
+        is_data, retracted = self._listing.paths.is_data, set(self.retracted())
+        data = [stat for stat in self.ours if is_data(stat.path) and stat.path not in going and stat not in retracted]
         return tuple(stat for stat in data if stat.path not in needed)
+
+    def retracted(self) -> tuple[ObjectStat, ...]:
+        """Data files of deltas that were retracted in the active version. Its readers as of a moment may need them."""
+        active = self._chain.active
+        gone = {file.path for delta in active.committed if delta.position in active.retracted for file in delta.files}
+        gone -= {file.path for file in stream_files(active)}
+        return tuple(stat for stat in self.ours if stat.path in gone)
 
     def _needed(self, active: StreamState) -> Iterator[str]:
         """The objects that a reader of the active version needs, except files that the table does not own."""

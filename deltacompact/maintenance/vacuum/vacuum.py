@@ -61,6 +61,7 @@ class VacuumResult(UsersWords):
     """The result for one partition stream. Paths are relative to the catalog's root.
 
     waiting       data files that the active version does not need, but that are too young to delete
+    retracted     data files of deltas that were retracted in the active version: they stay as long as it is retained
     held          old ones, which a bookmark or the published table needs
     dead_rows     dead rows in files of the active version, under deletion vectors
     doubtful      objects that are old and unreached, but newer than the last log entry: they stay until the next commit
@@ -79,6 +80,7 @@ class VacuumResult(UsersWords):
     unfinished: tuple[ObjectStat, ...] = ()
     dry_run: bool = False
     held: tuple[ObjectStat, ...] = ()
+    retracted: tuple[ObjectStat, ...] = ()
 
     def __repr__(self) -> str:
         """The line that `vacuum` prints first."""
@@ -222,6 +224,7 @@ class _Vacuum:
             unfinished=tuple(begun),
             dry_run=dry_run,
             held=tuple(held),
+            retracted=reach.retracted(),
         )
         if not dry_run:
             for stats in requests:
@@ -282,6 +285,7 @@ class _Vacuum:
             full_s,
             _paths((*result.waiting, *result.held)),  # found again, they are too young: a greater age was asked for
             _paths(result.doubtful),
+            _paths(result.retracted),
             result.dead_rows,
             chain.sealed,
             tuple(path for path in evidence.records if path in listing.all and path not in gone),
@@ -306,6 +310,7 @@ class _Vacuum:
             doubtful=tuple(listed[path] for path in mark.doubtful if path in listed),
             unfinished=tuple(begun),
             dry_run=dry_run,
+            retracted=tuple(listed[path] for path in mark.retracted if path in listed),
         )
 
 
