@@ -128,7 +128,8 @@ class AllowList:
         """Raises RefusedDocument for a catalog that is not allowed, or a text that names no catalog."""
         place = place_of(instruction)
         if place.scheme == "iceberg" and place not in self._places:
-            raise NotAllowed("catalog", f"{short_json(instruction.catalog)} is not allowed here by its name")
+            shown = short_json(instruction.catalog)
+            raise NotAllowed("catalog", f"{shown} is not allowed here by its name: --allow {shown} allows it")
         if self._places and not any(allowed.holds(place) for allowed in self._places):
             raise NotAllowed("catalog", f"{short_json(instruction.catalog)} is not under a prefix that is allowed here")
 
