@@ -105,6 +105,8 @@ class Watcher:
         self._open_catalog = open_catalog
         self.failed: dict[tuple[str, str], DeltaCompactError] = {}
         """The errors of the last look, by catalog and table."""
+        self._told: dict[tuple[str, str, str | None, str | None], str] = {}
+        """What the log says of tables that cannot be read. A table that is missing for days is told of once."""
         self._under_way: list[JobRun] | None = None
         self.seen = TablesSeen()
         self._tables: dict[tuple[str, str, str | None, str | None], _WatchedTable] = {}
@@ -141,11 +143,15 @@ class Watcher:
                 decided += table.look()
                 seen = replace(table.sizes, orphan_bytes=self._orphans.bytes.get(key))
                 sizes.setdefault((table.catalog_uri, table.name, key[2] or ""), seen)
+                if self._told.pop(key, None):
+                    _LOG.info("table %s of %s can be read again", table.name, table.catalog_uri)
             except Exception as error:  # even a bug of ours must not stop the other tables
                 foreseen = error if isinstance(error, DeltaCompactError) else None
                 self.failed[table.catalog_uri, table.name] = foreseen or DeltaCompactError(one_line(error))
-                said = (table.name, table.catalog_uri, one_line(error))
-                _LOG.warning("table %s of %s: %s", *said, exc_info=foreseen is None)
+                if self._told.get(key) != (text := one_line(error)):
+                    said = (table.name, table.catalog_uri, text)
+                    _LOG.warning("table %s of %s: %s", *said, exc_info=foreseen is None)
+                    self._told[key] = text
                 unreadable += 1
                 with contextlib.suppress(DeltaCompactError):
                     table.stay()

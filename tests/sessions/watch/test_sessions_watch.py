@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import threading
@@ -11,6 +12,7 @@ import uuid
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from unittest.mock import Mock
 from urllib.parse import unquote, urlsplit
 from zoneinfo import ZoneInfo
 
@@ -984,6 +986,23 @@ def test_a_long_count_of_orphans_holds_up_no_look(place):
         assert not running.is_alive()
     finally:
         go_on.set()
+
+
+def test_the_log_tells_once_of_a_table_that_cannot_be_read_and_once_that_it_can(place, caplog, monkeypatch):
+    """A policy's missing table was a warning at every look, for ever."""
+    caplog.set_level(logging.INFO, "sessions")
+    place.append()
+    watcher, troubles, told = place.watcher(), [None, "gone", "gone", "denied", "denied", None, None, "gone"], []
+    (table,) = watcher._tables.values()
+    look = table.look
+    for trouble in troubles:
+        monkeypatch.setattr(table, "look", Mock(side_effect=NotFoundError(trouble)) if trouble else look)
+        caplog.clear()
+        watcher.look()
+        assert bool(watcher.failed) == bool(trouble)
+        told.append([line.split(": ")[-1] for line in caplog.messages if line.startswith("table orders of ")])
+    again = [f"table orders of {place.lake} can be read again"]
+    assert told == [[], ["gone"], [], ["denied"], [], again, [], ["gone"]]
 
 
 @pytest.mark.parametrize(("every_s", "again_s"), [(60.0, 60.0), (DAY_S, 600.0)])
