@@ -212,6 +212,18 @@ def test_a_wider_folder_leaves_other_tables_alone_if_the_catalog_knows_them(lake
     assert lost.exists()
 
 
+def test_a_folder_that_is_not_there_is_refused(lake, lost):
+    """A mistyped one ended well: none of 0 files were orphans."""
+    for name in ("no-such", "../no-such"):
+        with pytest.raises(InputError, match=f"^{T}: nothing lies below .*no-such: name another folder"):
+            remove_orphans(lake, location=(folder_of(lake) / name).as_uri())
+    assert lost.exists()
+    lake.create("ns.new", pa.schema([("id", pa.int64())]))
+    new = IcebergTable.load(lake.catalog, "ns.new")
+    done = Maintain(new, chosen={"location": new.metadata.data_folder}).run(remove_orphans=True)
+    assert done.remove_orphans.listed == 0
+
+
 def test_other_tables_are_asked_only_if_something_could_be_deleted(lake, lost, monkeypatch):
     for number in range(5):
         table_of(lake, table_id=f"ns.u{number}")

@@ -123,11 +123,14 @@ class RemoveOrphans:
 
     def run(self, table: IcebergTable, dry_run: bool = False) -> OrphansResult:
         """Raises CorruptionError if the listing lacks a file that the metadata names, and InputError if files may be
-        another table's; then nothing has been deleted."""
+        another table's, or if a folder that was asked for has none; then nothing has been deleted."""
         location = self.options.orphans_in or table.metadata.location
         folder = locations.store_of(location, self.io_properties)
         self.say(f"listing {location}")
         listed = list(folder.list(""))
+        own = map(folder_identity, (table.metadata.location, table.metadata.data_folder))  # empty in a new table
+        if not listed and folder_identity(location) not in own and next(unfinished(folder, ""), None) is None:
+            raise InputError(f"{table.metadata.table_id}: nothing lies below {location}: name another folder")
         sessions = Sessions.of(self.store, self.now_ms, self.options.orphan_age_ms)
         self.after_listing()
         table, before = table.reloaded(), table.metadata
