@@ -839,7 +839,7 @@ def test_vacuum_finds_out_that_a_catalog_dropped_a_new_tag_and_deletes_nothing(o
     assert set(Path(orders.lake.folder).rglob("*.avro")) == before
 
 
-def test_vacuum_keeps_what_another_pointer_to_the_iceberg_table_has(orders):
+def test_vacuum_keeps_what_another_pointer_to_the_iceberg_table_has_and_names_its_file(orders, caplog):
     orders.append([{"id": 1}])
     orders.compact()
     orders.publish()
@@ -851,6 +851,10 @@ def test_vacuum_keeps_what_another_pointer_to_the_iceberg_table_has(orders):
     orders.compact(purge=True)
     for dry_run in (True, False):
         vacuum(orders.catalog, T, age_min_s=0, force=True, dry_run=dry_run)
+    assert not caplog.text, "no snapshot is the other pointer's alone"
+    vacuum(orders.catalog, T, age_min_s=0, force=True, full=True)
+    location = other.load_table(ICEBERG).metadata_location
+    assert f"ns.{T}: the files of snapshots in {location} stay" in caplog.text
     assert orders.snapshots() == 1
     assert other.load_table(ICEBERG).scan().to_arrow().to_pylist() == [{"id": 1}]
     with pytest.raises(InputError, match="registered twice"):

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
+from deltacompact.base.events import logger
 from deltacompact.iceberg.table import locations
 from deltacompact.iceberg.table.locations import identity_of
 from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata, metadata_folder
@@ -88,9 +89,20 @@ def refuse_newer(metadata: TableMetadata, heads: Iterable[OtherHead]) -> None:
 
 def snapshots_elsewhere(table: IcebergTable, wait: Callable[[float], None] = time.sleep) -> tuple[Snapshot, ...]:
     """The snapshots that another pointer may have, each once: what they reach stays, if it is there. Raises as
-    `refuse_newer` does, but not for a commit that lost a race to ours."""
-    heads = other_heads(table, wait=wait)
+    `refuse_newer` does, but not for a commit that lost a race to ours.
+
+    The log names the metadata files that have snapshots of their own: nobody else tells why files stay for ever.
+    """
+    heads, ours = other_heads(table, wait=wait), table.metadata.snapshots
     refuse_newer(table.metadata, (head for head in heads if not head.is_beside))
+    for head in heads:
+        if any(snapshot.snapshot_id not in ours for snapshot in head.snapshots):
+            logger.warning(
+                "%s: the files of snapshots in %s stay: another pointer may lead there. If no catalog knows that file, "
+                "remove it",
+                table.metadata.table_id,
+                head.location,
+            )
     return snapshots_of(heads)
 
 
