@@ -54,3 +54,15 @@ def test_snapshots_of_a_minute_ago_do_not_expire(table, off):
     result = off()
     assert result.expire_snapshots.snapshots == ()
     assert len(table.catalog.load_table(T).metadata.snapshots) == 3
+
+
+@pytest.mark.parametrize("asked", ["expire_snapshots", "remove_orphans"])
+def test_a_dry_run_says_that_it_goes_by_the_clock_of_this_machine(table, asked):
+    """It asks no store, because that would write: what it shows may stay in the real run."""
+    said = []
+    Maintain(IcebergTable.load(table.catalog, T), dry_run=True, say=said.append).run(**{asked: True})
+    assert said[0] == "a dry run counts ages by the clock of this machine, a real run by the store's where they differ"
+    said.clear()
+    Maintain(IcebergTable.load(table.catalog, T), say=said.append).run(**{asked: True})
+    Maintain(IcebergTable.load(table.catalog, T), dry_run=True, say=said.append).run(rewrite_manifests=True)
+    assert not any("clock" in line for line in said)

@@ -31,7 +31,7 @@ class Maintain:
     """One call of maintain. `say` is told what happens.
 
     `now_ms` is the moment from which ages are counted; None: now, as the store's clock has it where ours disagrees. In
-    a dry run, which writes nothing, ours counts.
+    a dry run, which writes nothing, ours counts, and `say` is told so.
     """
 
     table: IcebergTable
@@ -86,7 +86,10 @@ class Maintain:
         return result
 
     def _agreed_ms(self, ours_ms: int) -> int:
-        if self.now_ms is not None or self.dry_run:
+        if self.now_ms is not None:
+            return ours_ms
+        if self.dry_run:
+            self.say("a dry run counts ages by the clock of this machine, a real run by the store's where they differ")
             return ours_ms
         return round(agreed_now_s(self.table.store, f"{FOLDER}clock-{uuid.uuid4().hex}", ours_ms / 1000) * 1000)
 
