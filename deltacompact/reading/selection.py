@@ -5,6 +5,7 @@ columns=["id"], filter=[("total", ">", 9)]        read id and total, keep rows w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -98,9 +99,22 @@ def _chosen(table_id: str, schema: pa.Schema, columns: Sequence[str]) -> pa.Sche
     return pa.schema([schema.field(name) for name in columns])
 
 
+_LITERAL = re.compile(r'"(?:[^"\\]|\\.)*"')
+_PLACE = re.compile(r"\bFieldPath\([0-9 ]+\)")
+"""So pyarrow prints texts, and columns that are named by their position."""
+
+
 def expression_of(wanted: Any) -> pc.Expression | None:
-    """The expression of a filter. Raises InputError for a list that is malformed, and for anything else."""
-    if wanted is None or isinstance(wanted, pc.Expression):
+    """The expression of a filter.
+
+    Raises InputError for a list that is malformed, for an expression that names a column by its position, since files
+    have their columns in other places, and for anything else.
+    """
+    if wanted is None:
+        return None
+    if isinstance(wanted, pc.Expression):
+        if (place := _PLACE.search(_LITERAL.sub("", _shown(wanted)))) is not None:
+            raise InputError(f"filter {_shown(wanted)}: {place[0]} is a column by its position: name it")
         return wanted
     _names(wanted)
     try:

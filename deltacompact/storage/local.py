@@ -56,16 +56,9 @@ class LocalStore:
             sink.write(data)
             sink.finish()
             try:
-                self._place(name, path, os.link)
+                self._place(name, path, self._link)
             except FileExistsError:
                 return False
-            except OSError as error:
-                if error.errno not in _NO_LINKS:
-                    raise
-                raise InputError(
-                    f"{self.root}: this file system has no hard links, which keep two writers apart: take a folder of "
-                    "another, or S3"
-                ) from None
             return True
 
     @contextlib.contextmanager
@@ -197,6 +190,17 @@ class LocalStore:
         target = self.root / path
         self._in_folder(target.parent, lambda: put(name, target))
         _sync_directory(target.parent)
+
+    def _link(self, source: Path, target: Path) -> None:
+        try:
+            os.link(source, target)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            raise InputError(
+                f"{self.root}: this file system has no hard links, or forbids them here, and they keep two writers "
+                "apart: take a folder of another, or S3"
+            ) from None
 
     def _in_folder(self, folder: Path, act: Callable[[], Result]) -> Result:
         """Act in a folder, and make it if it is missing. Again and again: a `delete` may remove the empty folder.

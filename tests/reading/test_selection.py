@@ -7,11 +7,13 @@ from operator import and_, or_
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deltacompact.base.errors import InputError
 from deltacompact.reading import selection
-from deltacompact.reading.selection import Selected
+from deltacompact.reading.selection import Selected, expression_of
 
 TERMS = (
     lambda name: pc.field(name) > 3,
@@ -42,3 +44,18 @@ def test_an_expression_over_a_wide_table_reads_its_columns_alone(monkeypatch):
     assert selected.asked == ("c500", "s")
     assert selected.needed.names == ["c0", "c500", "s"]
     assert len(tried) < 50
+
+
+@pytest.mark.parametrize(
+    "place", [pc.field(1) > 5, pc.field(0, 1) == "x", ~(pc.field("c0") == "y") & (pc.field(1) == 2)]
+)
+def test_an_expression_that_names_a_column_by_its_position_is_refused(place):
+    """A file has its columns in other places: the filter took another column, and rows without an error."""
+    with pytest.raises(InputError, match="is a column by its position: name it"):
+        expression_of(place)
+
+
+def test_a_text_that_looks_like_a_position_is_a_text():
+    texts = ("FieldPath(1)", 'a" FieldPath(1) "', "\\", '\\" FieldPath(2)')
+    for named in (*(pc.field("a") == text for text in texts), pc.field("a").isin(["FieldPath(1)", "b"])):
+        assert expression_of(named) is named
