@@ -15,6 +15,8 @@ from deltacompact.base.errors import InputError
 
 TIME_FORMAT = "a time is written like 2026-11-22 or '2026-11-22 09:10:03'"
 _DATED = re.compile(r"\d{4}-\d\d-\d\d")
+_MOMENT = re.compile(_DATED.pattern + r"(?:[Tt ].*)?")
+"""Python takes any sign before the time: 2026-11-22+02:00 were two o'clock."""
 
 
 def moment_of(text: str | datetime) -> datetime | None:
@@ -32,6 +34,8 @@ def moment_of(text: str | datetime) -> datetime | None:
     if not _DATED.match(text):
         return None
     try:
+        if not _MOMENT.fullmatch(text):
+            raise ValueError
         return moment_of(datetime.fromisoformat(text))
     except ValueError:
         raise InputError(f"{text!r} is no time: write it like 2026-11-22 or 2026-11-22T09:10:03+00:00") from None
