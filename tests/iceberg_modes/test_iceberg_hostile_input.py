@@ -90,6 +90,15 @@ def test_metadata_that_cannot_be_worked_with_is_told(filled, mode, changes, why)
     assert files(filled) == before
 
 
+def test_a_document_that_was_cut_is_told_without_its_text(filled):
+    """It was printed whole: megabytes, and the credentials that a catalog may put into it."""
+    location = Path(filled.catalog.load_table(T).metadata_location.removeprefix("file://"))
+    location.write_text('{"format-version": 2, "properties": {"s3.secret-access-key": "hidden" ' + " " * 10_000)
+    with pytest.raises(InputError, match=r"metadata\.json cannot be read: Invalid JSON") as told:
+        compacted(filled, "rewrite")
+    assert "hidden" not in str(told.value) and len(str(told.value)) < 1_000
+
+
 def test_an_entry_of_the_catalog_that_is_no_iceberg_table_is_told(filled, monkeypatch):
     """Glue and Hive have views and plain Parquet tables, too. The catalog "did not answer", and was asked again."""
 

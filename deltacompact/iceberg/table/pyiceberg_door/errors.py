@@ -137,13 +137,15 @@ def committing(table_id: str) -> Iterator[None]:
 
 
 def first_of(error: Exception) -> str:
-    """The text of an error. Of a pydantic error, which lists every field with a link, only the first: where, and what
-    is there."""
+    """The text of an error. Of a pydantic error, which lists every field with a link, only the first: where it is.
+
+    What is there is said for a word that is none of the known ones alone: a document that was cut may hold credentials.
+    """
     for found in (error, error.__cause__):
         if callable(errors := getattr(found, "errors", None)):
             first = errors()[0]
             where = ".".join(str(part) for part in first["loc"])
-            said = f"{first['msg']}, not {first['input']!r}" if isinstance(first["input"], str) else first["msg"]
+            said = f"{first['msg']}, not {first['input']!r}" if first["type"] == "literal_error" else first["msg"]
             return text_of(f"{where}: {said}" if where else said)
     return text_of(error)
 
