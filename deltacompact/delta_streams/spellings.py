@@ -40,6 +40,8 @@ class Spellings:
         self._partitions: dict[Partition, None] = {}
         self._types: Types | None = None
         self._of_values: dict[Values, list[Partition]] = {}
+        self.supposed: dict[str, pa.DataType] = {}
+        """By which types texts are compared while partitions have been asked in vain for those of their columns."""
 
     def remember(self, listed: Iterable[Partition], now_s: float) -> None:
         """These are all partitions, as of now."""

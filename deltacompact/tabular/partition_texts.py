@@ -8,10 +8,10 @@ day='01', nobody knows a column day     may be the value of day='1', of day='1.0
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-import numpy as np
 import pyarrow as pa
 
 from deltacompact.base.errors import InputError, SchemaError
@@ -20,6 +20,7 @@ from deltacompact.tabular.column_types import plain_type
 from deltacompact.tabular.conversion import converted_column
 
 NO_NAN = "NaN names no partition, because it equals no value"
+_HEX = re.compile("0[xX][0-9a-fA-F]{1,16}")
 
 
 def with_partition_keys(columns: pa.Schema, keys: Iterable[str]) -> pa.Schema:
@@ -83,11 +84,9 @@ def likely_value(text: str | None) -> float | datetime | str | None:
     """What a text may mean: texts that are one value of some type are one here. So are some others."""
     if text is None:
         return None
-    try:
-        number = float({"true": "1", "false": "0"}.get(text.lower(), text))
-        return number if number.is_integer() else float(np.float32(number))
-    except ValueError:
-        pass
+    digits = str(int(text, 16)) if _HEX.fullmatch(text) else {"true": "1", "false": "0"}.get(text.lower(), text)
+    if (number := value_of(digits, pa.field("", pa.float32()))) is not None:  # the type that takes most for one value
+        return float(number.as_py())
     try:
         time = datetime.fromisoformat(text)
         return time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time

@@ -356,6 +356,43 @@ def test_a_thousand_new_partitions_are_not_listed_a_thousand_times_and_late_ones
         orders.append(pa.table({"id": [1], "p": [20]}), {"p": "020"})
 
 
+@pytest.mark.parametrize("declared", [None, "id long, p long"])
+def test_large_numbers_ask_for_no_more_than_small_ones(declared):
+    """As floats they are one number, so each new partition asked eight others whether they have the column."""
+    asked = []
+    for first in (1, 1_234_567_890_123_456_000):
+        store = CountingStore(MemoryStore())
+        catalog = deltacompact.DeltaStreamCatalog(store, clock=lambda: 1e9)
+        orders = catalog.create_table("orders", ["p"], ["id"], columns=declared)
+        for number in range(first, first + 10):
+            orders.append(pa.table({"id": [1]}), {"p": number})
+        asked.append(len(store.requests))
+    small, large = asked
+    assert large == small
+
+
+def test_a_process_that_asked_nobody_yet_supposes_no_type():
+    """Its first partition was like no other one. By its likely type the next one was another number than a float's."""
+    store = MemoryStore()
+    orders = deltacompact.DeltaStreamCatalog(store).create_table("orders", ["p"], ["id"])
+    orders.append(pa.table({"id": [1], "p": [2.0**53]}), {"p": str(2**53)})
+    orders.append(pa.table({"id": [1]}), {"p": "5"})
+    again = deltacompact.DeltaStreamCatalog(store).table("orders")
+    again.append(pa.table({"id": [1]}), {"p": "6"})
+    with pytest.raises(SchemaError, match=f"p={2**53 + 1} has the value of partition p={2**53}"):
+        again.append(pa.table({"id": [1]}), {"p": str(2**53 + 1)})
+
+
+@pytest.mark.parametrize("declared", [None, "id long, p long"])
+def test_a_declared_number_has_one_partition_before_a_file_has_its_column(declared):
+    orders = deltacompact.DeltaStreamCatalog(MemoryStore()).create_table("orders", ["p"], ["id"], columns=declared)
+    for text in ("16", "5"):
+        orders.append(pa.table({"id": [1]}), {"p": text})
+    refused = pytest.raises(SchemaError, match="p=0x10 has the value of partition p=16")
+    with refused if declared else contextlib.nullcontext():
+        orders.append(pa.table({"id": [1]}), {"p": "0x10"})
+
+
 def test_an_unusual_text_is_compared_with_partitions_that_another_process_has_just_begun():
     store = MemoryStore()
     orders, others = (deltacompact.DeltaStreamCatalog(store) for _ in range(2))
@@ -389,28 +426,34 @@ def test_a_partition_that_was_never_begun_is_in_nobodys_way():
         orders.append(rows, {"p": "001"})
 
 
-HISTORIES = st.lists(
-    st.tuples(
-        st.sampled_from(
-            ["1", "01", "1.0", "true", "7", "3000000000", "x", "nan", "2026-11-27", "2026-11-27 00:00:00", None]
+VARIOUS = ["1", "01", "1.0", "true", "7", "3000000000", "x", "nan", "2026-11-27", "2026-11-27 00:00:00", None]
+NUMBERS = ["5", "16", "0x10", "1.6e1", "16777216", "16777217", "9007199254740992", "9007199254740993"]
+TYPES = [pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.date32(), pa.timestamp("us")]
+HISTORIES = st.sampled_from([VARIOUS, NUMBERS]).flatmap(
+    lambda texts: st.lists(
+        st.tuples(
+            st.sampled_from(texts),
+            st.none() | st.sampled_from(TYPES),
+            st.sampled_from(["upsert", "upsert", "delete"]),
+            st.booleans(),
         ),
-        st.sampled_from([None, *[pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.date32(), pa.timestamp("us")]]),
-        st.sampled_from(["upsert", "upsert", "delete"]),
-    ),
-    min_size=2,
-    max_size=7,
+        min_size=2,
+        max_size=7,
+    )
 )
 
 
-@given(HISTORIES, st.sampled_from([None, None, "id long", "id long, day long"]), st.booleans(), st.booleans())
-def test_whatever_was_taken_can_be_read_and_each_value_has_one_partition(history, declared, by_one_process, hourly):
-    """Partitions were taken where the compared one lacked the column, where the first files were deletes, and where
-    the type was a declared one: nobody could read the table, or a key lived in two partitions."""
+@given(HISTORIES, st.sampled_from([None, None, "id long", "id long, day long"]), st.booleans())
+def test_whatever_was_taken_can_be_read_and_each_value_has_one_partition(history, declared, hourly):
+    """Partitions were taken where the compared one lacked the column, where the first files were deletes, where the
+    type was a declared one, and where texts were one number of an unknown type, as 0x10 and 16 are: nobody could read
+    the table, or a key lived in two partitions."""
     store = MemoryStore()
-    one = deltacompact.DeltaStreamCatalog(store)
-    one.create_table("orders", ["day", "hour"] if hourly else ["day"], ["id"], columns=declared)
-    for text, type_, operation in history:
-        orders = (one if by_one_process else deltacompact.DeltaStreamCatalog(store)).table("orders")
+    catalog = deltacompact.DeltaStreamCatalog(store)
+    catalog.create_table("orders", ["day", "hour"] if hourly else ["day"], ["id"], columns=declared)
+    for text, type_, operation, by_new_process in history:
+        catalog = deltacompact.DeltaStreamCatalog(store) if by_new_process else catalog
+        orders = catalog.table("orders")
         rows = {"id": [1]}
         with contextlib.suppress(pa.ArrowInvalid):
             rows |= {"day": pa.array([text]).cast(type_)} if type_ is not None else {}
@@ -427,6 +470,18 @@ def test_whatever_was_taken_can_be_read_and_each_value_has_one_partition(history
         "a partition that lacks the column came last": (
             [("1", [1], "upsert"), ("5", None, "upsert"), ("01", None, "upsert")],
             "partition day=01 has the value of partition day=1, in another text: append to that one",
+        ),
+        "hexadecimal digits, and the last partition lacks the column": (
+            [("16", [16], "upsert"), ("5", None, "upsert"), ("0x10", None, "upsert")],
+            "partition day=0x10 has the value of partition day=16, in another text: append to that one",
+        ),
+        "whole numbers that are one of a short float": (
+            [
+                ("16777216", pa.array([2**24], pa.float32()), "upsert"),
+                ("5", None, "upsert"),
+                ("16777217", None, "upsert"),
+            ],
+            "partition day=16777217 has the value of partition day=16777216, in another text: append to that one",
         ),
         "the column comes later": (
             [("1", None, "upsert"), ("01", None, "upsert"), ("2", [2], "upsert")],

@@ -89,15 +89,17 @@ class OtherPartitions:
         compared, asked = tee(islice(self.with_columns(listed), _COMPARED_MAX))
         columns = self._joining(files, compared)
         said = self._key_types_of(files)
-        known = self._known_key_types(asked, said, begins)
+        known, lacked = self._known_key_types(asked, said, begins)
         brought = {name: (type_, file) for name, (type_, file) in said.items() if name not in known}
         self._check_values(bool(files) and begins, known, brought, listed)
         types = {name: type_ for name, (type_, _) in said.items()} | known
         self._check_spellings(begins, types, brought)
         fitting = [field for field in schemas.union(files, columns) if field.name not in self.partition.names]
-        self.catalog.remember_fitting(
-            self.table_id, pa.schema([*fitting, *types.items(), *_likely(self.partition, types)])
-        )
+        likely = _likely(self.partition, types)
+        self.catalog.remember_fitting(self.table_id, pa.schema([*fitting, *types.items(), *likely]))
+        lookalike = {field.name: field.type for field in likely} | self._declared()
+        supposed = self._spellings.supposed | {name: lookalike[name] for name in lacked - said.keys()}
+        self._spellings.supposed = {name: type_ for name, type_ in supposed.items() if name not in types}
 
     def _is_known_to_fit(self, files: Sequence[DataFile], begins: bool) -> bool:
         known = self.catalog.fitting_columns(self.table_id)
@@ -106,7 +108,7 @@ class OtherPartitions:
         return not begins or not (
             set(self.partition.names).difference(known.names)
             or _unfit(self.partition, known)
-            or self._spelled_otherwise(key_types(known, self.partition.names))
+            or self._spelled_otherwise(self._spellings.supposed | key_types(known, self.partition.names))
         )
 
     def _joining(self, files: Sequence[DataFile], compared: Iterable[tuple[Partition, StreamShape]]) -> pa.Schema:
@@ -143,14 +145,16 @@ class OtherPartitions:
         asked: Iterable[tuple[Partition, StreamShape]],
         said: Mapping[str, tuple[pa.DataType, DataFile]],
         begins: bool,
-    ) -> dict[str, pa.DataType]:
+    ) -> tuple[dict[str, pa.DataType], set[str]]:
         """The types that the files of the last partitions have for the partition columns; wider, where files `said` so.
+        And the columns for which all of these partitions were asked in vain.
 
         A column that these files lack, too, may stay unknown if it decides nothing: the value is of the same kind as
         that of another partition without the column, and no partition may have it in another text.
         """
         wanted = [name for name in self.partition.names if begins or name in said]
         known: dict[str, pa.DataType] = {}
+        lacked = set[str]()
         for partition, shape in asked if wanted else ():
             known = key_types(shape.of_files, wanted) | known
             unknown = set(wanted).difference(known)
@@ -160,9 +164,11 @@ class OtherPartitions:
                 and not self._spelled_otherwise(known)
             ):
                 break
+        else:
+            lacked = set(wanted).difference(known)
         for name in known.keys() & said.keys():
             known[name] = column_types.widened(known[name], said[name][0]) or known[name]
-        return known
+        return known, lacked
 
     def _check_values(
         self,
@@ -188,8 +194,7 @@ class OtherPartitions:
 
         A column that no file has is of the declared type, or else text.
         """
-        declared = key_types(self.catalog.remembered_table(self.table_id).columns or (), self.partition.names)
-        types = {**dict.fromkeys(self.partition.names, pa.string()), **declared, **types}
+        types = {**dict.fromkeys(self.partition.names, pa.string()), **self._declared(), **types}
         if begins and (other := self._spelled_otherwise(types)) is not None:
             raise SchemaError(
                 f"partition {self.partition} has the value of partition {other}, in another text: append to that one, "
@@ -202,6 +207,9 @@ class OtherPartitions:
                     f"{file.path}: column {name!r} is {type_} here, and partitions {found[0]} and {found[1]} have one "
                     f"value of it, so a key could live in both: {_AS_TEXT}"
                 )
+
+    def _declared(self) -> dict[str, pa.DataType]:
+        return key_types(self.catalog.remembered_table(self.table_id).columns or (), self.partition.names)
 
     def _spelled_otherwise(self, types: Mapping[str, pa.DataType]) -> Partition | None:
         """The partition that has the value of this one in another text; of unknown types: that may have it."""
