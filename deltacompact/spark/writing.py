@@ -11,19 +11,21 @@ order but their sort keys, so the fold finds a key's last operation by itself: a
 upsert of the batch loses to it, one with a greater wins. With equal sort keys the upsert wins, and a delete without any
 sort key clears what was there before the batch.
 
-Rows wait in memory until the task ends. If too many wait, those of the partition and operation that has most become a
-file:
+Rows wait in memory until the task ends. If too many wait, those of the partition and operation that has most go into a
+file, which stays open while the same one has most again:
 
-    waiting   day=1 60 MiB · day=2 40 MiB · day=3 30 MiB   ->   a file of day=1   ->   day=2 40 MiB · day=3 30 MiB
+    waiting   day=1 60 MiB · day=2 40 MiB · day=3 30 MiB   ->   file of day=1 begins
+              day=1 60 MiB · day=2 41 MiB · day=3 30 MiB   ->   file of day=1 grows
+              day=1 20 MiB · day=2 70 MiB · day=3 40 MiB   ->   file of day=1 ends with its 20 MiB
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +53,10 @@ from deltacompact.tabular.row_groups import WriteOptions
 
 _log = logging.getLogger(__name__)
 WAITING_BYTES_MAX = 128 << 20
-"""Bytes of rows that a task holds before it writes some. Those that are written are in memory a few times."""
+"""Bytes of rows that a task holds before it writes some. The open file holds a row group more."""
+
+_ARRAY_BYTES = 768
+"""What an array takes besides its values: measured, 600 of numbers to 940 of strings."""
 
 _ROUTED_AT_ONCE = 8
 """Parts of `WAITING_BYTES_MAX` that are divided by partition. Spark's own batches would leave a few rows in each."""
@@ -77,14 +82,11 @@ def write_rows(
 ) -> WrittenFiles:
     """Write a task's rows. Raises InputError naming the operation or partition value that has no meaning."""
     begun_s = time.time()
-    waiting, written = _WaitingRows(), list[tuple[Partition, OperationType, DataFile]]()
-    for tables in batched(_written_tables(batches), lambda table: table.nbytes, waiting_bytes_max // _ROUTED_AT_ONCE):
-        for kind, rows in _routed(target, pa.concat_tables(tables)):
-            waiting.add(kind, rows)
-        while waiting.bytes > waiting_bytes_max:
-            written.append(_written(target, *waiting.taken()))
-    while waiting:
-        written.append(_written(target, *waiting.taken()))
+    portions = _joined(_written_tables(batches), waiting_bytes_max // _ROUTED_AT_ONCE)
+    waiting = _WaitingRows((_routed(target, rows) for rows in portions), waiting_bytes_max)
+    written = list[tuple[Partition, OperationType, DataFile]]()
+    while (kind := waiting.largest()) is not None:
+        written.append(_written(target, kind, _joined(waiting.taken(kind), waiting_bytes_max // _ROUTED_AT_ONCE)))
     context = TaskContext.get()
     return WrittenFiles(tuple(written), begun_s, context.getLocalProperty(_QUERY_ID) if context else None)
 
@@ -184,37 +186,68 @@ def _by_partition(target: WriteTarget, table: pa.Table) -> Iterator[tuple[Partit
         yield Partition.of(keys, fixed | values), here.upserts.rows
 
 
-class _WaitingRows:
-    """Rows in memory that are in no file yet."""
+def _joined(tables: Iterable[pa.Table], bytes_max: int) -> Iterator[pa.Table]:
+    """Few tables of at most `bytes_max` instead of many."""
+    return map(pa.concat_tables, batched(tables, lambda table: table.nbytes, bytes_max))
 
-    def __init__(self) -> None:
-        self._tables: defaultdict[Kind, list[pa.Table]] = defaultdict(list)
-        self._bytes: Counter[Kind] = Counter()
 
-    def __bool__(self) -> bool:
-        return bool(self._tables)
+@dataclass
+class _RowsOfKind:
+    tables: list[pa.Table] = field(default_factory=list)
+    value_bytes: int = 0
+    array_bytes: int = 0
 
     @property
     def bytes(self) -> int:
-        return self._bytes.total()
+        return self.value_bytes + self.array_bytes
 
-    def add(self, kind: Kind, rows: pa.Table) -> None:
+    def add(self, rows: pa.Table) -> None:
         """Copy the rows: a part of a batch would keep the whole batch in memory."""
-        copied = rows.take(pa.array(np.arange(rows.num_rows)))
-        self._tables[kind].append(copied)
-        self._bytes[kind] += copied.nbytes
+        table = rows.take(pa.array(np.arange(rows.num_rows)))
+        one_table = _ARRAY_BYTES * sum(map(_arrays, table.schema.types))
+        self.tables.append(table)
+        self.value_bytes += table.nbytes
+        self.array_bytes += one_table
+        if self.array_bytes > max(self.value_bytes, one_table):  # a wide table with a few rows from each portion
+            self.tables = [pa.concat_tables(self.tables).combine_chunks()]
+            self.array_bytes = one_table
 
-    def taken(self) -> tuple[Kind, pa.Table]:
-        """The rows of the kind that has most bytes. They wait no longer."""
-        kind = max(self._bytes, key=self._bytes.__getitem__)
-        del self._bytes[kind]
-        return kind, pa.concat_tables(self._tables.pop(kind))
+
+class _WaitingRows:
+    """Rows in memory that are in no file yet. Reads `portions`, each divided by kind, until too many wait."""
+
+    def __init__(self, portions: Iterator[Iterable[tuple[Kind, pa.Table]]], bytes_max: int) -> None:
+        self._portions = portions
+        self._bytes_max = bytes_max
+        self._rows: dict[Kind, _RowsOfKind] = {}
+
+    def largest(self) -> Kind | None:
+        """The kind that has most bytes when too many wait or no more rows come. None: no rows are left."""
+        while self.bytes <= self._bytes_max and (portion := next(self._portions, None)) is not None:
+            for kind, rows in portion:
+                self._rows.setdefault(kind, _RowsOfKind()).add(rows)
+        return max(self._rows, key=lambda kind: self._rows[kind].bytes, default=None)
+
+    @property
+    def bytes(self) -> int:
+        return sum(rows.bytes for rows in self._rows.values())
+
+    def taken(self, kind: Kind) -> Iterator[pa.Table]:
+        """Rows of the kind, in their order, for as long as it is the largest."""
+        while self.largest() == kind:
+            yield from self._rows.pop(kind).tables
+        if kind in self._rows:
+            yield from self._rows.pop(kind).tables
 
 
-def _written(target: WriteTarget, kind: Kind, rows: pa.Table) -> tuple[Partition, OperationType, DataFile]:
+def _arrays(type_: pa.DataType) -> int:
+    return 1 + sum(_arrays(type_.field(place).type) for place in range(type_.num_fields))
+
+
+def _written(target: WriteTarget, kind: Kind, tables: Iterator[pa.Table]) -> tuple[Partition, OperationType, DataFile]:
     """Write the rows as one file."""
-    options, given = WriteOptions(), incoming.rows_of(rows, _NAME)
-    assert given is not None
+    options, first = WriteOptions(), next(tables)
+    rows = incoming.Rows(_NAME, first.schema, chain((first,), tables), is_empty=False)
     stream = TablePaths.of(target.table.table_id).stream(kind[0])
     path = stream.fresh("data", formats.suffix_of(options.content_type))
-    return *kind, incoming.write_rows(target.catalog.store, path, given, kind[0], options, target.table.keys)
+    return *kind, incoming.write_rows(target.catalog.store, path, rows, kind[0], options, target.table.keys)

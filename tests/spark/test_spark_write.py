@@ -196,20 +196,55 @@ def test_a_task_holds_few_rows_and_writes_those_of_its_largest_partition(catalog
         for first in range(0, 20_000, 1_000)
     ]
     held = []
-    taken = writing._WaitingRows.taken
-    monkeypatch.setattr(writing._WaitingRows, "taken", lambda rows: (held.append(rows.bytes), taken(rows))[1])
-    written = writing.write_rows(target, batches, waiting_bytes_max=100_000)
-    assert 100_000 < max(held) < 150_000, "what waits is written before it is much more"
+    largest = writing._WaitingRows.largest
+    monkeypatch.setattr(writing._WaitingRows, "largest", lambda rows: (largest(rows), held.append(rows.bytes))[0])
+    written = writing.write_rows(target, batches, waiting_bytes_max=150_000)
+    assert 150_000 < max(held) < 200_000, "what waits is written before it is much more"
     rows_of = {}
     for partition, operation, file in written.files:
         rows_of.setdefault((str(partition), operation), []).append(file.rows)
-    assert len(rows_of.pop(("p=0", OperationType.UPSERT))) > 2
-    assert set(map(len, rows_of.values())) == {1}, "the others fit in memory, so each has one file"
+    assert set(map(len, rows_of.values())) == {1}, "the largest goes on in its file, and the others fit in memory"
     writing.commit_written(target, [written], None)
     assert catalog.read("t").num_rows == 20_000 * 49 // 50
 
 
-def test_a_value_without_meaning_ends_a_task(catalog):
+def test_the_file_of_the_largest_partition_is_open_until_another_one_is_larger(catalog):
+    """An unpartitioned table got a file for each 128 MiB of Arrow, of 4 MB."""
+    catalog.create_table("t", partition_keys=["p"])
+    target = write_target({"catalog": catalog.uri, "table": "t"}, ["id", "p"], False)
+    firsts = range(0, 30_000, 1_000)
+    batches = [pa.record_batch({"id": range(n, n + 1_000), "p": [n // 10_000 % 2] * 1_000}) for n in firsts]
+    written = writing.write_rows(target, batches, waiting_bytes_max=50_000)
+    rows = [(str(partition), file.rows) for partition, _, file in written.files]
+    assert rows == [("p=0", 10_000), ("p=1", 10_000), ("p=0", 10_000)]
+    writing.commit_written(target, [written], None)
+    assert catalog.read("t", partition={"p": 0})["id"].to_pylist() == [*range(10_000), *range(20_000, 30_000)]
+
+
+def test_rows_of_a_wide_table_wait_in_few_arrays(catalog, monkeypatch):
+    """A few rows of each portion were arrays of their own, which took 20 times the memory of their values."""
+    catalog.create_table("t", partition_keys=["p"])
+    names = [f"c{number}" for number in range(50)]
+    target = write_target({"catalog": catalog.uri, "table": "t"}, ["p", *names], False)
+    batches = [pa.record_batch({"p": range(20), **dict.fromkeys(names, range(n, n + 20))}) for n in range(40)]
+    held = []
+    largest = writing._WaitingRows.largest
+
+    def looked_at(waiting):
+        kind = largest(waiting)
+        tables = [table for rows in waiting._rows.values() for table in rows.tables]
+        held.append(sum(table.nbytes for table in tables) + 600 * sum(c.num_chunks for t in tables for c in t.columns))
+        return kind
+
+    monkeypatch.setattr(writing._WaitingRows, "largest", looked_at)
+    written = writing.write_rows(target, batches, waiting_bytes_max=1_000_000)
+    assert 500_000 < max(held) < 1_200_000
+    assert sum(file.rows for _, _, file in written.files) == 800
+    assert len({partition for partition, _, _ in written.files}) == 20
+
+
+@pytest.mark.parametrize("waiting_bytes_max", [1, writing.WAITING_BYTES_MAX])
+def test_a_value_without_meaning_ends_a_task(catalog, waiting_bytes_max):
     catalog.create_table("t", partition_keys=["p"], primary_keys=["id"])
     target = write_target({"catalog": catalog.uri, "table": "t"}, ["id", "p"], False)
     batches = [pa.record_batch({"id": [1, 2], "p": [1, 2]})]
@@ -220,8 +255,8 @@ def test_a_value_without_meaning_ends_a_task(catalog):
     with pytest.raises(
         InputError, match="partition column 'p' is double, but in the table it is int64, and values do not fit"
     ):
-        writing.write_rows(target, [whole, none])
-    assert sorted(stat.path for stat in catalog.store.list("t/")) == before, "what waited has gone"
+        writing.write_rows(target, [whole, whole, none], waiting_bytes_max)
+    assert sorted(stat.path for stat in catalog.store.list("t/")) == before, "the rows of the task have gone"
 
 
 def test_rows_go_to_the_partition_that_says_their_value(catalog):
