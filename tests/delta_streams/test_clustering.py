@@ -700,7 +700,7 @@ def test_show_has_the_depth_of_a_clustered_table():
 
 def test_rows_of_eight_times_the_memory_are_laid_out_a_part_at_a_time(tmp_path, monkeypatch):
     """What is in memory meanwhile is a fraction of the rows: they go through runs, with blocks of 1 MiB at most."""
-    monkeypatch.setattr("deltacompact.planning.layout_sizes.run_bytes", lambda memory_bytes: 1 << 20)
+    monkeypatch.setattr("deltacompact.planning.sizing.layout_sizes.run_bytes", lambda memory_bytes: 1 << 20)
     table = deltacompact.open_catalog(tmp_path).create_table("t", primary_keys=["id"], cluster_by="x")
     draw, count, before = np.random.default_rng(1), 64_000, pa.total_allocated_bytes()
     for part in np.array_split(draw.permutation(count), 8):

@@ -24,7 +24,8 @@ from interrupted import (
 
 from deltacompact import Settings
 from deltacompact.base.limits import LIMITS, Limits, ReadLimits
-from deltacompact.planning import decisions, sizing
+from deltacompact.planning import decisions
+from deltacompact.planning.sizing import file_sizes, task_memory
 from deltacompact.session import records as session_records
 from deltacompact.storage.memory import MemoryStore
 
@@ -61,7 +62,7 @@ def test_a_release_with_other_file_sizes_writes_the_outputs_that_were_recorded(
     """Computed anew, the outputs would not fit the index: ids twice, deleted ids back, rows lost."""
     resumed_after_the_decision = 0
     crashes = [store for store, _ in each_crash(FOUR_ROWS_A_FILE)]
-    monkeypatch.setattr(sizing, "output_files", lambda rows, *_: rows)  # the other release: a file for each row
+    monkeypatch.setattr(file_sizes, "output_files", lambda rows, *_: rows)  # the other release: a file for each row
     monkeypatch.setattr(
         decisions, "_of_base_file", lambda *_: (decisions.FileAction.REWRITE, decisions.FileReason.ROWS_DIED)
     )
@@ -160,7 +161,7 @@ def test_a_plan_that_does_not_fit_this_machine_is_left_for_one_that_does(
     expected: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first machine folds everything in one round and one bucket; the second has memory for less."""
-    monkeypatch.setattr(sizing, "SESSION_BYTES", 0)  # or tasks of a few rows all take as much
+    monkeypatch.setattr(task_memory, "SESSION_BYTES", 0)  # or tasks of a few rows all take as much
     roomy: dict[str, Any] = {"settings": Settings(executor="local", memory_per_task_bytes=8 << 30)}
     store = died_with(roomy, "round-00001")
     (plan,) = records_of_the_dead(store, "plan.json")
