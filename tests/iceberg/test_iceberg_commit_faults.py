@@ -235,6 +235,56 @@ def test_an_attempt_that_lost_the_race_leaves_no_metadata_file(lake):
     assert metadata_files(lake) == named_metadata_files(lake)
 
 
+CHANGES = {
+    "tag": lambda table, first: table.tag({"v": first}, int(time.time() * 1000) + 10**6, {}),
+    "move": lambda table, first: table.move("main", first),
+    "expire": lambda table, first: table.expire([first], []),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_that_lost_the_race_leaves_no_metadata_file(lake, change):
+    first = table_of(lake, [1], [2]).metadata.branch("main").parent_id
+    catalog = Outrun(lake.name, uri=f"sqlite:///{lake.database}", warehouse=lake.warehouse)
+    with pytest.raises(ConflictError):
+        CHANGES[change](IcebergTable.load(catalog, T), first)
+    assert ids(lake) == [1, 2, 7]
+    assert metadata_files(lake) == named_metadata_files(lake)
+
+
+class SentTwice(SqlCatalog):
+    """Carries a commit out, and answers its second sending."""
+
+    def commit_table(self, *given):
+        super().commit_table(*given)
+        raise CommitFailedException("the table has been changed")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_that_landed_keeps_its_metadata_file_whatever_the_catalog_says(lake, change):
+    first = table_of(lake, [1], [2]).metadata.branch("main").parent_id
+    catalog = SentTwice(lake.name, uri=f"sqlite:///{lake.database}", warehouse=lake.warehouse)
+    table = IcebergTable.load(catalog, T)
+    with pytest.raises(ConflictError):
+        CHANGES[change](table, first)
+    assert table.reloaded().metadata.metadata_location != table.metadata.metadata_location
+    assert metadata_files(lake) == named_metadata_files(lake)
+
+
+def test_a_metadata_file_stays_where_the_table_cannot_be_loaded_after_a_refusal(lake, monkeypatch):
+    first = table_of(lake, [1], [2]).metadata.branch("main").parent_id
+    catalog = Outrun(lake.name, uri=f"sqlite:///{lake.database}", warehouse=lake.warehouse)
+    table = IcebergTable.load(catalog, T)
+    monkeypatch.setattr(IcebergTable, "reloaded", lambda self: raised(StoreError("no answer")))
+    with pytest.raises(ConflictError):
+        table.move("main", first)
+    assert len(metadata_files(lake) - named_metadata_files(lake)) == 1
+
+
+def raised(error):
+    raise error
+
+
 def test_metadata_files_that_the_table_forgets_are_deleted_where_it_says_so(lake):
     versions = {"write.metadata.previous-versions-max": "2"}
     table_of(lake, [1], [2], **versions)

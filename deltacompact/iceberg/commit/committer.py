@@ -17,7 +17,7 @@ import contextlib
 import functools
 import secrets
 import time
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeAlias
 
@@ -237,7 +237,7 @@ class Committer:
             if refused is not None:
                 tries.unanswered -= 1
                 tries.drafts = [known for known in tries.drafts if known[0] is not draft]
-                tries.refused.append(replace(draft, files=(*draft.files, *_unnamed(staged, table))))
+                tries.refused.append(replace(draft, files=(*draft.files, *table.unnamed(staged))))
                 self.after_refusal()
                 if not _may_be_repeated(refused, before, table):
                     raise refused
@@ -286,12 +286,6 @@ def _may_be_repeated(refused: Refusal, before: IcebergTable, after: IcebergTable
 
 def _has_changed(before: IcebergTable, after: IcebergTable) -> bool:
     return after.metadata.metadata_location != before.metadata.metadata_location
-
-
-def _unnamed(staged: Sequence[str], table: IcebergTable) -> list[str]:
-    """The metadata files of a refused attempt that the table has not come to after all."""
-    named = set(map(file_name, (table.metadata.metadata_location, *table.metadata.metadata_log)))
-    return [location for location in staged if file_name(location) not in named]
 
 
 def _is_gone(parent_id: int | None, table: IcebergTable, branch: str) -> bool:

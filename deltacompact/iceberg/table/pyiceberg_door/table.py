@@ -23,14 +23,21 @@ from pyiceberg.table import Table, TableProperties
 from pyiceberg.utils.properties import property_as_int
 
 from deltacompact.base.backoff import wait_s
-from deltacompact.base.errors import ConflictError, DeltaCompactError, InputError, NotFoundError, StoreError
+from deltacompact.base.errors import (
+    ConflictError,
+    CredentialsError,
+    DeltaCompactError,
+    InputError,
+    NotFoundError,
+    StoreError,
+)
 from deltacompact.base.wording import table_meant, text_of
 from deltacompact.iceberg.table import locations
 from deltacompact.iceberg.table.content_files import ContentFile, PartitionTuple
 from deltacompact.iceberg.table.metadata import Snapshot, StatisticsFile, TableMetadata
 from deltacompact.iceberg.table.pyiceberg_door.behaviour import check_behaviour
 from deltacompact.iceberg.table.pyiceberg_door.catalogs import make_ready
-from deltacompact.iceberg.table.pyiceberg_door.commits import adding, commit, expiring, moving, tagging
+from deltacompact.iceberg.table.pyiceberg_door.commits import Change, adding, commit, expiring, moving, tagging
 from deltacompact.iceberg.table.pyiceberg_door.creating import create_table, give_columns
 from deltacompact.iceberg.table.pyiceberg_door.errors import UNREADABLE, answering, first_of
 from deltacompact.iceberg.table.pyiceberg_door.metrics import counted_for_nan, file_with_metrics
@@ -41,6 +48,7 @@ from deltacompact.iceberg.table.pyiceberg_door.version_3 import check_version_3
 from deltacompact.iceberg.table.pyiceberg_door.views import read_once, view_of, writes_metadata
 from deltacompact.iceberg.table.pyiceberg_door.where import files_that_may_match
 from deltacompact.iceberg.table.unknown_types import with_stored_types
+from deltacompact.storage.identity import file_name
 from deltacompact.storage.objects import ObjectStore
 
 ENCRYPTION_KEY = "encryption.key-id"
@@ -206,14 +214,14 @@ class IcebergTable:
         Raises as `commit` does. A REST catalog does not check for new refs: it would remove a new ref together with its
         snapshot. So the caller compares refs before.
         """
-        return self._after(commit(self._table, self.metadata, expiring(self.metadata, snapshots, refs), all_refs=True))
+        return self._committed(expiring(self.metadata, snapshots, refs), all_refs=True)
 
     def move(self, branch: str, snapshot_id: int) -> IcebergTable:
         """Make a snapshot of the table the head of a branch, if the head is still the one of `metadata`.
 
         Raises as `commit` does.
         """
-        return self._after(commit(self._table, self.metadata, moving(self.metadata, branch, snapshot_id)))
+        return self._committed(moving(self.metadata, branch, snapshot_id))
 
     def tag(self, tags: Mapping[str, int | None], until_ms: int, properties: Mapping[str, str | None]) -> IcebergTable:
         """Set tags, which expire at `until_ms`, or (None) remove them, if all are still those of `metadata`.
@@ -223,7 +231,24 @@ class IcebergTable:
         Raises as `commit`.
         """
         change = tagging(self.metadata, tags, until_ms, properties)
-        return self._after(commit(self._table, self.metadata, change)) if change[1] else self
+        return self._committed(change) if change[1] else self
+
+    def unnamed(self, staged: Sequence[str]) -> list[str]:
+        """The metadata files of a refused commit that the table has not come to after all."""
+        named = set(map(file_name, (self.metadata.metadata_location, *self.metadata.metadata_log)))
+        return [location for location in staged if file_name(location) not in named]
+
+    def _committed(self, change: Change, all_refs: bool = False) -> IcebergTable:
+        """The table after a change. The metadata file of a refused one is deleted once the table, loaded again, does
+        not name it: a refusal may answer a second sending."""
+        staged: list[str] = []
+        try:
+            return self._after(commit(self._table, self.metadata, change, all_refs, staged.append))
+        except (ConflictError, InputError, CredentialsError):
+            if staged:
+                with contextlib.suppress(DeltaCompactError):  # then it is an orphan, which maintain removes
+                    locations.discard_all(self.store, self.reloaded().unnamed(staged))
+            raise
 
     def _after(self, metadata: TableMetadata) -> IcebergTable:
         """The table after our commit. It changes no spec, so types that manifests told are kept."""
