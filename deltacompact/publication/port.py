@@ -80,21 +80,22 @@ class FilesToShow:
     streams            by stream folder, the files by location
     versions           by stream folder, the number of the version with these files
     deltas_left_out    the number of deltas that are not compacted yet
-    known              the folders of all streams that the delta table has. None: of a run over some partitions
+    known              lists the folders of all streams that the delta table has, for streams that are not wanted
     """
 
     streams: Mapping[str, WantedFiles]
     versions: Mapping[str, int]
     deltas_left_out: int
-    known: frozenset[str] | None = None
+    known: Callable[[], frozenset[str]]
 
     def of(self, stream: str) -> WantedFiles | None:
         """The wanted files of a stream. None: what is shown of it stays.
 
         Nothing is wanted of a stream that the table does not have: a dropped table of its name was published there.
         """
-        gone = self.known is not None and stream not in self.known
-        return self.streams.get(stream, {} if gone else None)
+        if stream in self.streams:
+            return self.streams[stream]
+        return None if stream in self.known() else {}
 
     @property
     def files(self) -> tuple[ShownFile, ...]:

@@ -15,6 +15,7 @@ Only compacted rows are shown. After a partition was restated, its old rows are 
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -333,8 +334,14 @@ class _Publishing:
             shown = [ShownFile(self._where + file.path, file, values) for file in files]
             wanted[folder] = {file.location: file for file in shown}
             versions[folder] = stream.version
-        known = frozenset(paths.stream(partition).root for partition in partitions)
-        return FilesToShow(wanted, versions, _waiting(streams), known if self._partitions is None else None)
+
+        @functools.cache
+        def known() -> frozenset[str]:
+            """Called only if the head shows streams of other partitions, because it lists the table's."""
+            every = partitions if self._partitions is None else self._catalog.partitions(self._table_id)
+            return frozenset(paths.stream(partition).root for partition in every)
+
+        return FilesToShow(wanted, versions, _waiting(streams), known)
 
 
 def _waiting(streams: Iterable[_ShownStream]) -> int:

@@ -45,8 +45,8 @@ def names(entries):
     return [entry.file.path for entry in entries]
 
 
-def streams(*files, stream=MONDAY, known=None):
-    return FilesToShow({stream: {file.location: file for file in files}}, {}, 0, known)
+def streams(*files, stream=MONDAY, known=frozenset({MONDAY, TUESDAY})):
+    return FilesToShow({stream: {file.location: file for file in files}}, {}, 0, lambda: known)
 
 
 def test_files_are_told_apart_by_their_paths():
@@ -88,10 +88,9 @@ def test_partitions_that_nobody_asked_about_stay_and_empty_ones_are_emptied():
     monday, tuesday = wanted(MONDAY, "a", "m1"), wanted(TUESDAY, "a", "m1")
     assert monday.dead_rows != tuesday.dead_rows
     head = state(data(monday.location, 1), data(tuesday.location, 1), dead(monday), dead(tuesday))
-    for known in (None, frozenset({MONDAY, TUESDAY})):
-        found = difference(head, SOURCE, streams(stream=TUESDAY, known=known))
-        assert names(found.removed) == [tuesday.location, *names([dead(tuesday)])]
-        assert found.data == ()
+    found = difference(head, SOURCE, streams(stream=TUESDAY))
+    assert names(found.removed) == [tuesday.location, *names([dead(tuesday)])]
+    assert found.data == ()
 
 
 def test_a_stream_that_the_table_does_not_have_is_emptied():
@@ -99,6 +98,15 @@ def test_a_stream_that_the_table_does_not_have_is_emptied():
     head = state(data(monday.location, 1), data(tuesday.location, 1), dead(monday))
     found = difference(head, SOURCE, streams(tuesday, stream=TUESDAY, known=frozenset({TUESDAY})))
     assert names(found.removed) == [monday.location, *names([dead(monday)])]
+
+
+def test_streams_are_not_listed_if_all_that_are_shown_are_wanted():
+    def listed():
+        raise AssertionError("a list of all streams")
+
+    a, b = wanted(MONDAY, "a"), wanted(MONDAY, "b")
+    now = FilesToShow({MONDAY: {b.location: b}}, {}, 0, listed)
+    assert names(difference(state(data(a.location, 1)), SOURCE, now).removed) == [a.location]
 
 
 OURS = wanted(MONDAY, "a", "m1")
