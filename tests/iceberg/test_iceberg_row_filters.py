@@ -95,3 +95,14 @@ def test_a_quoted_name_is_never_taken_for_a_column_that_is_called_like_its_stand
 def test_digits_beyond_the_microsecond_count():
     rows = pa.table({"t": pa.array([1_000_000_001, 1_000_000_002], pa.timestamp("ns"))})
     assert rows.filter(row_filter("t > '1970-01-01 00:00:01.000000001'", rows.schema)).num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("unit", "fraction", "message"),
+    [("s", ".5", "have whole seconds, and .* has 1: a time"), ("ms", ".0005", "have 3 digits .* has 4: a time")],
+)
+def test_digits_beyond_those_of_the_column_are_refused_with_the_form(unit, fraction, message):
+    rows = pa.table({"t": pa.array([0, 1, 2], pa.timestamp(unit))})
+    with pytest.raises(InputError, match=message):
+        row_filter(f"t > '1970-01-01 00:00:00{fraction}'", rows.schema)
+    assert rows.filter(row_filter("t > '1970-01-01 00:00:00.000000000'", rows.schema)).num_rows == 2

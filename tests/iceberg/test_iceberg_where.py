@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.conversions import to_bytes
-from pyiceberg.types import TimestampType
+from pyiceberg.types import LongType
 
 from deltacompact.base.errors import InputError
 from deltacompact.iceberg.marks.finding import Finder
@@ -113,6 +113,7 @@ def test_a_bound_that_does_not_fit_its_column_is_unknown(type_, value, bound):
 
 MINUTE = datetime.timedelta(minutes=1)
 HOUR = datetime.datetime(2026, 10, 26, 1)
+NANOSECONDS = 1_792_976_400_000_000_000
 TIMES = pa.table({"x7": pa.array([HOUR - MINUTE, HOUR, HOUR + MINUTE], pa.timestamp("us"))})
 
 
@@ -121,9 +122,10 @@ def _with_times(where, type_):
     fields = [{"id": 7, "name": "x7", "type": type_, "required": False}]
     schema = {"type": "struct", "schema-id": 0, "fields": fields}
     may = files_that_may_match(where, behaviour._table(schemas=[schema], partition_specs=[NO_SPEC]))
-    bound = to_bytes(TimestampType(), TIMES["x7"][1].cast(pa.int64()).as_py())
-    rows = TIMES.cast(pa.schema([("x7", pa.timestamp("us", "UTC" if type_ == "timestamptz" else None))]))
-    return rows.filter(row_filter(where, rows.schema)).num_rows, may(
+    unit = "ns" if type_.endswith("_ns") else "us"
+    times = TIMES.cast(pa.schema([("x7", pa.timestamp(unit, "UTC" if type_.startswith("timestamptz") else None))]))
+    bound = to_bytes(LongType(), times["x7"][1].value)
+    return times.filter(row_filter(where, times.schema)).num_rows, may(
         replace(behaviour._file(bound, bound), partition=())
     )
 
@@ -132,17 +134,18 @@ def _with_times(where, type_):
     moment=st.datetimes(HOUR - 2 * MINUTE, HOUR + 2 * MINUTE).map(lambda moment: moment.replace(microsecond=0)),
     separator=st.sampled_from(" T"),
     zone=st.sampled_from(["", "Z", "+00:00", "+02:00", "-0530", "+01"]),
-    fraction=st.sampled_from(["", ".5", ".000001"]),
+    fraction=st.sampled_from(["", ".5", ".000001", ".500000000"]),
+    unit=st.sampled_from(["", "_ns"]),
 )
-def test_files_and_rows_are_chosen_by_one_reading_of_a_time(moment, separator, zone, fraction):
+def test_files_and_rows_are_chosen_by_one_reading_of_a_time(moment, separator, zone, fraction, unit):
     """Files took only a T and an offset, rows took a space, too, and neither took a time without an offset."""
     offset = datetime.datetime.fromisoformat(f"2026-01-01T00:00:00{zone}").utcoffset() or datetime.timedelta()
     second = (moment + offset).isoformat(separator)
     least = moment + datetime.timedelta(seconds=float(fraction or 0))
     expected = sum(value > least for value in TIMES["x7"].to_pylist()), least < HOUR
-    assert _with_times(f"x7 > '{second}{fraction}{zone}'", "timestamptz") == expected
+    assert _with_times(f"x7 > '{second}{fraction}{zone}'", f"timestamptz{unit}") == expected
     without_zone = f"{moment.isoformat(separator)}{fraction}"
-    assert _with_times(f"not (x7 is null or not x7 > '{without_zone}')", "timestamp") == expected
+    assert _with_times(f"not (x7 is null or not x7 > '{without_zone}')", f"timestamp{unit}") == expected
 
 
 @pytest.mark.parametrize("day", ["2026-10-26", "2026-10-26 01", "2026-10-26T01:00"])
@@ -150,9 +153,50 @@ def test_a_time_may_lack_its_last_parts(day):
     assert _with_times(f"x7 >= '{day}' and x7 in ('2026-10-26 01:00')", "timestamptz") == (1, True)
 
 
+@pytest.mark.parametrize("type_", ["timestamp_ns", "timestamptz_ns"])
+@pytest.mark.parametrize(
+    ("where", "found"),
+    [
+        ("x7 < '2026-10-26 01:00:00.000000001'", (2, True)),
+        ("not x7 < '2026-10-26 01:00:00.000000001'", (1, False)),
+        ("x7 <= '2026-10-26 00:59:59.999999999'", (1, False)),
+        ("x7 in ('2026-10-26 01:00', '2026-10-27')", (1, True)),
+        ("x7 in ('2026-10-25', '2026-10-26 01:00:00.000000001')", (0, False)),
+        (f"x7 = {NANOSECONDS}", (1, True)),
+        (f"x7 > {NANOSECONDS}", (1, False)),
+    ],
+)
+def test_nanoseconds_choose_files_and_rows(where, found, type_):
+    assert _with_times(where, type_) == found
+
+
+@pytest.mark.parametrize("transform", ["identity", "year", "month", "day", "hour", "bucket[8]"])
+@pytest.mark.parametrize("type_", ["timestamp_ns", "timestamptz_ns"])
+def test_nanoseconds_choose_partitions(transform, type_):
+    """The file's column has no bounds: its partition alone tells."""
+    schema = {
+        "type": "struct",
+        "schema-id": 0,
+        "fields": [{"id": 7, "name": "x7", "type": type_, "required": False}],
+    }
+    field = {"source-id": 7, "field-id": 1000, "name": "p", "transform": transform}
+    table = behaviour._table(schemas=[schema], partition_specs=[{"spec-id": 0, "fields": [field]}])
+    of_value = table.specs()[0].fields[0].transform.transform(table.schema().find_type("x7"))
+    file = replace(behaviour._file(b"", b""), partition=(of_value(NANOSECONDS),))
+    later = of_value(NANOSECONDS + 400 * 24 * 3600 * 10**9)
+    assert files_that_may_match("x7 = '2026-10-26 01:00'", table)(file)
+    assert files_that_may_match("not x7 != '2026-10-26 01:00'", table)(file)
+    assert files_that_may_match("x7 < '2026-10-26 01:00:00.000000001'", table)(file)
+    assert files_that_may_match("x7 in ('2026-10-26 01:00', '2026-01-01')", table)(file)
+    if later != of_value(NANOSECONDS):
+        assert not files_that_may_match("x7 = '2026-10-26 01:00'", table)(replace(file, partition=(later,)))
+
+
 @pytest.mark.parametrize(
     ("type_", "time", "message"),
     [
+        ("timestamp", "2026-10-26T01:00:00.1234567", "have 6 digits after the second, and .* has 7: a time is written"),
+        ("timestamptz", "2026-10-26 01:00:00.123456789Z", "have 6 digits .* has 9: a time is written"),
         ("timestamptz", "noon", "'noon' is no time: a time is written like 2026-11-22 or '2026-11-22 09:10:03'"),
         ("timestamptz", "2026-13-01", "month must be in"),
         ("timestamptz", "2026-10-26+02:00", "is no time"),

@@ -22,7 +22,7 @@ from pyiceberg.expressions.visitors import BooleanExpressionVisitor, visit
 from deltacompact.base import compute as pc
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import columns_shown, text_of
-from deltacompact.iceberg.table.pyiceberg_door.where_text import parsed
+from deltacompact.iceberg.table.pyiceberg_door.where_text import Times, parsed
 from deltacompact.layout.quoting import QUOTED, unquoted
 
 _COMPARED = {
@@ -33,6 +33,7 @@ _COMPARED = {
     "LessThan": pc.Expression.__lt__,
     "LessThanOrEqual": pc.Expression.__le__,
 }
+_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _UNKNOWN = pc.scalar(pa.scalar(None, pa.bool_()))
 
 
@@ -40,8 +41,12 @@ def row_filter(where: str, columns: pa.Schema) -> pc.Expression:
     """The expression as pyarrow computes it. Raises InputError if it cannot be parsed or does not fit the columns."""
     plain, names = _with_plain_names(where)
     types = {column.name: _compared_type(column.type) for column in columns}
-    zones = {name: type_.tz is not None for name, type_ in types.items() if pa.types.is_timestamp(type_)}
-    expression = parsed(plain, where, lambda said: zones.get(_column_name(said, names)))
+    times = {
+        name: Times(type_.tz is not None, _DIGITS[type_.unit])
+        for name, type_ in types.items()
+        if pa.types.is_timestamp(type_)
+    }
+    expression = parsed(plain, where, lambda said: times.get(_column_name(said, names)))
     try:
         return visit(expression, _RowFilterVisitor(where, columns, names))
     except (TypeError, ValueError, OverflowError, NotImplementedError, pa.ArrowException) as error:

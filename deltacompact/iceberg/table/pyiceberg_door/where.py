@@ -27,18 +27,30 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata as PyTableMetadata
 from pyiceberg.typedef import Record
-from pyiceberg.types import DecimalType, PrimitiveType, TimestampType, TimestamptzType
+from pyiceberg.types import (
+    DecimalType,
+    PrimitiveType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+)
 from pyiceberg.utils.decimal import unscaled_to_decimal
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import columns_shown, text_of
 from deltacompact.iceberg.table.content_files import ContentFile, PartitionTuple
-from deltacompact.iceberg.table.pyiceberg_door.where_text import parsed
+from deltacompact.iceberg.table.pyiceberg_door.where_text import Times, parsed
 
 EXACT = 100
 """The precision for computing with decimals: Python's own 28 digits are fewer than a column may have."""
 _UNKNOWN_COLUMN = re.compile("Could not find field with name (?P<name>.*), case_sensitive=")
-_TIMES = (TimestampType(), TimestamptzType())
+_TIMES: Mapping[type, Times] = {
+    TimestampType: Times(has_zone=False, digits=6),
+    TimestamptzType: Times(has_zone=True, digits=6),
+    TimestampNanoType: Times(has_zone=False, digits=9),
+    TimestamptzNanoType: Times(has_zone=True, digits=9),
+}
 _COUNTS = ("value_counts", "null_value_counts", "nan_value_counts")
 
 
@@ -53,9 +65,8 @@ def files_that_may_match(where: str, metadata: PyTableMetadata) -> Callable[[Con
 
 def _files_that_may_match(where: str, metadata: PyTableMetadata) -> Callable[[ContentFile], bool]:
     schema: Schema = metadata.schema()
-    types = {name: schema.find_type(name) for name in schema.column_names}
-    zones = {name: type_ == TimestamptzType() for name, type_ in types.items() if type_ in _TIMES}
-    expression = parsed(where, where, zones.get)
+    times = {name: _TIMES.get(type(schema.find_type(name))) for name in schema.column_names}
+    expression = parsed(where, where, times.get)
     try:
         by_bounds = _InclusiveMetricsEvaluator(schema, expression)
     except Exception as error:  # of a column, or of a value's type
