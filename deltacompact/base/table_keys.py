@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from deltacompact.base import expect
@@ -99,6 +99,11 @@ class TableKeys:
     def columns(self) -> tuple[str, ...]:
         """Every column that the steps before materialize read: primary keys, then sort keys."""
         return (*self.primary, *(key.name for key in self.sort if key.name not in self.primary))
+
+    def of_rows(self, in_partition: Collection[str]) -> TableKeys:
+        """Those whose values are in the rows: the partition decides the values of the columns `in_partition`."""
+        primary = tuple(name for name in self.primary if name not in in_partition)
+        return TableKeys(primary, tuple(key for key in self.sort if key.name not in in_partition))
 
 
 def _first_repeated(names: Sequence[str]) -> str | None:

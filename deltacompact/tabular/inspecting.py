@@ -78,14 +78,8 @@ class Asked:
     ) -> Asked:
         """What a table with these keys asks. The partition decides the values of the columns `in_partition`."""
         keys = keys or TableKeys(())
-        return cls(
-            known,
-            partition,
-            [name for name in keys.primary if name not in in_partition],
-            [sort.name for sort in keys.sort if sort.name not in in_partition],
-            keys.columns,
-            texts,
-        )
+        of_rows = keys.of_rows(in_partition)
+        return cls(known, partition, of_rows.primary, [sort.name for sort in of_rows.sort], keys.columns, texts)
 
 
 def inspect(

@@ -85,7 +85,7 @@ def write_rows(
     longest: dict[str, int] = {}
     far: FarValues = ()
     nulls: NullCounts = ()
-    digested = key_columns(keys, partition)
+    digested = keys.of_rows(partition.names).primary if keys else ()
     try:
         schema = schemas.computable(rows.schema.empty_table(), rows.name).schema
         if not surely_holds(options.content_type, schema):  # some types are written, and cannot be read back
@@ -129,11 +129,6 @@ def check_compactable(file: DataFile) -> None:
         except InputError as error:
             name = file.name or file.path
             raise SchemaError(f"{name}: {error}, so no compaction could write it: convert the column") from None
-
-
-def key_columns(keys: TableKeys | None, partition: Partition) -> list[str]:
-    """The key columns whose values are those of the rows, not of the partition."""
-    return [name for name in keys.primary if name not in partition.names] if keys else []
 
 
 def rows_of(source: Any, name: str) -> Rows | None:
