@@ -34,7 +34,6 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from deltacompact.base import compute as pc
-from deltacompact.base.batching import batched
 from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import OperationType, Partition
@@ -49,6 +48,7 @@ from deltacompact.delta_streams.paths import TablePaths
 from deltacompact.spark import arrow_types
 from deltacompact.spark.options import WriteTarget
 from deltacompact.tabular import formats, partition_texts
+from deltacompact.tabular.loads import loads_of
 from deltacompact.tabular.row_groups import WriteOptions
 
 _log = logging.getLogger(__name__)
@@ -82,11 +82,11 @@ def write_rows(
 ) -> WrittenFiles:
     """Write a task's rows. Raises InputError naming the operation or partition value that has no meaning."""
     begun_s = time.time()
-    portions = _joined(_written_tables(batches), waiting_bytes_max // _ROUTED_AT_ONCE)
+    portions = loads_of(_written_tables(batches), waiting_bytes_max // _ROUTED_AT_ONCE)
     waiting = _WaitingRows((_routed(target, rows) for rows in portions), waiting_bytes_max)
     written = list[tuple[Partition, OperationType, DataFile]]()
     while (kind := waiting.largest()) is not None:
-        written.append(_written(target, kind, _joined(waiting.taken(kind), waiting_bytes_max // _ROUTED_AT_ONCE)))
+        written.append(_written(target, kind, loads_of(waiting.taken(kind), waiting_bytes_max // _ROUTED_AT_ONCE)))
     context = TaskContext.get()
     return WrittenFiles(tuple(written), begun_s, context.getLocalProperty(_QUERY_ID) if context else None)
 
@@ -184,11 +184,6 @@ def _by_partition(target: WriteTarget, table: pa.Table) -> Iterator[tuple[Partit
     rows = Events(_NAME, all_places(table), all_places(table.slice(0, 0)))
     for values, here in by_partition(rows, target.routed, target.routes):
         yield Partition.of(keys, fixed | values), here.upserts.rows
-
-
-def _joined(tables: Iterable[pa.Table], bytes_max: int) -> Iterator[pa.Table]:
-    """Few tables of at most `bytes_max` instead of many."""
-    return map(pa.concat_tables, batched(tables, lambda table: table.nbytes, bytes_max))
 
 
 @dataclass
