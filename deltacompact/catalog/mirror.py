@@ -4,13 +4,12 @@ orders, bookmark mirror     7 to 9: insert 1, update 2, delete 3      one commit
 repeated                    7 to 9: the token is known                nothing
 then                        the bookmark is at 9
 
-The token names both ends of the batch, and when it was given: a rollback can lead
-back to the same two ends. It also names the
-table by the id of its creation: another catalog may have a table of the same name. The batch is the same until the
-bookmark is committed: so each change is in the mirror once, whoever dies when. The mirror forgets old tokens, so a
-batch is appended only while the bookmark, read after the mirror, still names it. A net change has no order: a row that
-moves to another partition of its source may be inserted there before it is deleted where it was. It upserts a key once
-at most, so all deletes of a commit come before its upserts. A row that moves to another partition of the mirror is
+The token names both ends of the batch, and when it was given: a rollback can lead back to the same two ends. It also
+names the table by the id of its creation: another catalog may have a table of the same name. The batch is the same
+until the bookmark is committed: so each change is in the mirror once, whoever dies when. The mirror forgets old tokens,
+so a batch is appended only while the bookmark, read after the mirror, still names it. A net change has no order: a row
+that moves to another partition of its source may be inserted there before it is deleted where it was. It upserts a key
+once at most, so all deletes of a commit come before its upserts. A row that moves to another partition of the mirror is
 deleted in the one, and inserted in the other. Sort keys of the mirror decide nothing: after a rollback, or a delete
 without sort values, a row of the source has a smaller one than the mirror's. So all keys are cleared first. The
 bookmark names the mirror that has what is done: another one, also one that was created again under that name, lacks

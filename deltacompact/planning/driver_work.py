@@ -95,11 +95,7 @@ def handed_out(work: CompactionWork, capacity: Capacity) -> Handed:
     exchanged = source_groups + last_groups if in_files else 2 * last_groups * source_groups
     arguments = rounds * (batches * groups + (parcels * hash_tasks if relays else 0)) + exchanged
     tasks = rounds * (hash_tasks + relays + groups) + 2 * last_groups + source_groups
-    driver_s = (
-        tasks * driver_time.DRIVER_TASK_S
-        + objects * driver_time.DRIVER_OBJECT_S
-        + arguments * driver_time.DRIVER_ARGUMENT_S
-    )
+    driver_s = driver_time.driver_s(objects, arguments, tasks)
     return Handed(buckets, rounds, round_rows, task_rows, tasks, objects, driver_s)
 
 

@@ -27,9 +27,9 @@ RELAYED_SENDERS = 4
 """Relays on a quarter of the slots already use the whole network between the nodes."""
 
 
-def driver_s(nodes: int, arguments: int) -> float:
-    """The driver's seconds for a task that returns an object for each node. `arguments`: the objects that it gets."""
-    return DRIVER_TASK_S + nodes * DRIVER_OBJECT_S + arguments * DRIVER_ARGUMENT_S
+def driver_s(objects: int, arguments: int, tasks: int = 1) -> float:
+    """The driver's seconds for tasks that return so many objects in all, and get so many as arguments."""
+    return tasks * DRIVER_TASK_S + objects * DRIVER_OBJECT_S + arguments * DRIVER_ARGUMENT_S
 
 
 def parcels_each(nodes: int, limits: Limits) -> int:
