@@ -21,7 +21,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-import tenacity.nap
 from budgets import examples
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -31,6 +30,7 @@ from simulation import Fault, Simulation
 
 from deltacompact.base.errors import ConflictError, DeltaCompactError
 from deltacompact.base.model import Partition
+from sessions.base import patience
 from sessions.base.ids import session_id
 from sessions.base.model import JobRunSession, JobRunState, SessionState
 from sessions.dispatch.attempts import SessionAttempts
@@ -58,7 +58,7 @@ DOCUMENT = {
 def no_waiting():
     """Retries after a failed operation follow at once, and no record is written because a second has passed."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tenacity.nap, "time", _NoTime())
+        patch.setattr(patience, "time", _NoTime())
         patch.setattr(reporting, "_WRITE_EVERY_S", 1e9)
         yield
 

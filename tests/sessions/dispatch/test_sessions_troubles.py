@@ -16,7 +16,6 @@ from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
-import tenacity.nap
 from calls import calls
 from sessions_records import session
 from stores import Crash, InterceptedStore
@@ -36,6 +35,7 @@ from deltacompact.publication import publication
 from deltacompact.publication.publication import PublicationResult
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
+from sessions.base import patience
 from sessions.base.clock import StoreClock
 from sessions.base.exits import EXIT_AGAIN, EXIT_PASSING, cause_of_exit
 from sessions.base.model import Delay, Estimate, JobRun, JobRunSession, JobRunState, SessionState, Trouble
@@ -1094,13 +1094,17 @@ def test_what_is_only_told_waits_for_nobody(world, error):
 
 @pytest.mark.parametrize("error", [StoreError("503"), CredentialsError("expired")])
 def test_a_store_is_asked_again_when_what_it_lacked_has_passed(monkeypatch, error):
-    monkeypatch.setattr(tenacity.nap, "time", Mock())
+    monkeypatch.setattr(patience, "time", Mock())
     ask = Mock(side_effect=[error, error, "answer"])
     assert patiently(ask, 3, 10.0) == "answer"
     ask = Mock(side_effect=InputError("no such table"))
     with pytest.raises(InputError):
         patiently(ask, 3, 10.0)
     assert ask.call_count == 1
+    ask = Mock(side_effect=[error, error, error])
+    with pytest.raises(type(error)):
+        patiently(ask, 3, 10.0)
+    assert patience.time.sleep.call_count == 4, "nobody waits after the last try"
 
 
 def test_the_causes_of_an_error_that_was_raised_from_itself_are_looked_at_once():
