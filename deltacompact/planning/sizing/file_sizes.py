@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 
 from deltacompact.base.limits import Limits
+from deltacompact.planning.sizing.task_counts import power_of_two
 
 FULL = 0.8
 """Files of laid out rows are planned with this share of the rows that they may have, because none gets exactly the
@@ -53,7 +54,3 @@ def output_files(rows: int, data_bytes: int, rows_max: int, bytes_max: int, limi
 def outputs_per_task(outputs: int, slots: int) -> int:
     """How many compacted files a task writes: enough to keep the driver free, few enough to balance the load."""
     return max(1, min(math.ceil(slots / OUTPUT_SLOTS), outputs // (OUTPUT_WAVES * slots)))
-
-
-def power_of_two(n: int) -> int:
-    return 1 << max(0, n - 1).bit_length()

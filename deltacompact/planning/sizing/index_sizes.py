@@ -15,7 +15,8 @@ from itertools import accumulate
 
 from deltacompact.base.batching import batched
 from deltacompact.base.limits import LIMITS, Limits
-from deltacompact.planning.sizing import file_sizes, task_memory
+from deltacompact.planning.sizing import task_memory
+from deltacompact.planning.sizing.task_counts import power_of_two
 
 FIGURE_ROWS_PER_BUCKET = 150_000_000
 FIGURE_ENTRY_BYTES = 32
@@ -38,7 +39,7 @@ MASKS_SHARE_OF_MEMORY = 1 / 16
 def hash_bucket_count(rows: int, entry_bytes: int, memory_per_task_bytes: int, limits: Limits = LIMITS) -> int:
     """Hash buckets for a table that will hold this many rows."""
     by_memory = math.ceil(rows / rows_per_bucket(entry_bytes, memory_per_task_bytes))
-    small = min(limits.small_buckets_max, file_sizes.power_of_two(math.ceil(rows / limits.small_rows_per_bucket)))
+    small = min(limits.small_buckets_max, power_of_two(math.ceil(rows / limits.small_rows_per_bucket)))
     return max(1, by_memory, small)
 
 

@@ -102,3 +102,8 @@ def source_groups(
     rows_max = max(SOURCE_GROUP_ROWS_MIN, int(memory_per_task_bytes * POINTERS_SHARE_OF_MEMORY) // row_bytes)
     wanted = max(driver_time.stage_tasks(rows, slots, task_s), math.ceil(rows / min(rows_max, 2**32 - 1)))
     return max(1, min(math.ceil(rows / SOURCE_GROUP_ROWS_MIN), wanted))
+
+
+def power_of_two(count: int) -> int:
+    """The least power of two that is not below the count: so many buckets or files load cores evenly."""
+    return 1 << max(0, count - 1).bit_length()
