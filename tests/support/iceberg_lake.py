@@ -363,7 +363,7 @@ class Lake:
         snapshot = Snapshot(
             snapshot_id, state.snapshot_id, sequence, now_ms, path, metadata.schema_id, summary, *row_ids
         )
-        table.commit(snapshot, branch)
+        table.commit(snapshot, branch, staged=[].append)
 
     # Compacting and reading
 

@@ -221,7 +221,7 @@ class Committer:
                     draft.properties,
                     draft.properties_gone,
                     draft.statistics,
-                    staged.append,
+                    staged=staged.append,
                 )
                 return Committed(after, draft.snapshot, outcome, attempt)
             except CommitUnansweredError as error:

@@ -128,8 +128,8 @@ def commit(
     table: Table,
     metadata: TableMetadata,
     change: Change,
+    staged: Callable[[str], None],
     all_refs: bool = False,
-    staged: Callable[[str], None] = lambda location: None,
 ) -> TableMetadata:
     """Carry out a change. Returns the metadata after it, and raises as errors.committing() says.
 

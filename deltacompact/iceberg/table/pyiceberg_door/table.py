@@ -196,7 +196,8 @@ class IcebergTable:
         properties: Mapping[str, str] = MappingProxyType({}),
         properties_gone: Collection[str] = (),
         statistics: StatisticsFile | None = None,
-        staged: Callable[[str], None] = lambda location: None,
+        *,
+        staged: Callable[[str], None],
     ) -> IcebergTable:
         """Add the snapshot and make it the head of the branch, if the head is still the one of `metadata`.
 
@@ -206,7 +207,7 @@ class IcebergTable:
         what happened.
         """
         change = adding(self.metadata, snapshot, branch, properties, properties_gone, statistics)
-        return self._after(commit(self._table, self.metadata, change, staged=staged))
+        return self._after(commit(self._table, self.metadata, change, staged))
 
     def expire(self, snapshots: Collection[int], refs: Collection[str]) -> IcebergTable:
         """Remove snapshots with their statistics, and refs, if all refs are still those of `metadata`.
@@ -243,7 +244,7 @@ class IcebergTable:
         not name it: a refusal may answer a second sending."""
         staged: list[str] = []
         try:
-            return self._after(commit(self._table, self.metadata, change, all_refs, staged.append))
+            return self._after(commit(self._table, self.metadata, change, staged.append, all_refs))
         except (ConflictError, InputError, CredentialsError):
             if staged:
                 with contextlib.suppress(DeltaCompactError):  # then it is an orphan, which maintain removes

@@ -40,11 +40,11 @@ from deltacompact.iceberg.table.pyiceberg_door.version_3 import WritableVersion3
 
 @dataclass(frozen=True, slots=True)
 class _Viewed:
-    """What a view knows: the table as it was loaded, and the sequence number to commit on."""
+    """What a view knows: the table as it was loaded, the sequence number to commit on, and who is told of its file."""
 
     table: Table | None
     last_sequence_number: int | None
-    staged: Callable[[str], None] = lambda location: None
+    staged: Callable[[str], None]
 
 
 def writes_metadata(catalog: Catalog) -> bool:
