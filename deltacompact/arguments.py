@@ -40,6 +40,12 @@ class CompactionArguments(TypedDict, total=False):
     attempt: str | None
 
 
+ARGUMENTS_OF_STREAMS = tuple(
+    name for name in CompactionArguments.__annotations__ if name not in ("settings", "cluster_by", "attempt")
+)
+"""The arguments that a compaction of an Iceberg table does not take."""
+
+
 def clustering(cluster_by: str | Sequence[str] | None) -> str | None:
     """The columns in the one spelling that sessions compare; None: nothing is said. Raises InputError."""
     return None if cluster_by is None else text_of_columns(cluster_columns("cluster_by", cluster_by))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection
 from typing import Any
 
+from deltacompact.arguments import ARGUMENTS_OF_STREAMS
 from deltacompact.base.model import ICEBERG
 from deltacompact.base.options import declared
 from deltacompact.base.settings import SETTINGS_OF_STREAMS
@@ -13,18 +14,8 @@ from deltacompact.iceberg_modes.modes import mode_named, names, options_of
 from sessions.documents.paths import short_json
 from sessions.documents.refusal import RefusedDocument
 
-_OF_STREAMS = (
-    "primary_keys",
-    "sort_keys",
-    "destination_compacted_table_id",
-    "rows_per_primary_key_index_file",
-    "rows_per_compacted_file",
-    "hash_bucket_count",
-    "compacted_file_content_type",
-    "partitions",
-    "purge",
-    "cluster_by",
-)
+_OF_STREAMS = (*ARGUMENTS_OF_STREAMS, "cluster_by")
+"""In a document, an Iceberg table has its columns to cluster by among its options."""
 _OF_ICEBERG = ("mode", "options", "branch")
 _ICEBERG_TABLE = r"^[^./\\?#%\x00-\x20\x7f]+(\.[^./\\?#%\x00-\x20\x7f]+)+$"
 """namespace.table, each part a plain name, because some catalogs put it into a URL."""
