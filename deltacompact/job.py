@@ -32,7 +32,8 @@ from deltacompact.delta_streams.table_documents import check_keys, check_sort_ke
 from deltacompact.planning.lanes import Lane, lanes
 from deltacompact.planning.marking import marking
 from deltacompact.planning.plan import Capacity, CompactionPlan
-from deltacompact.session.terms import SessionTerms, plan_session
+from deltacompact.planning.terms import SessionTerms
+from deltacompact.session.planned import plan_session
 from deltacompact.table.ports import NothingToDo, PartitionSnapshot
 
 

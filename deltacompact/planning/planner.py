@@ -22,6 +22,7 @@ from deltacompact.index.keys import Encoding, resolve_encoding
 from deltacompact.index.primary_key_index import IndexManifest
 from deltacompact.planning.plan import Capacity, CompactionPlan, Round, SourceFile, sources_of
 from deltacompact.planning.sizing import index_sizes, layout_sizes
+from deltacompact.planning.terms import SessionTerms
 from deltacompact.table.ports import PartitionSnapshot
 from deltacompact.tabular import schemas
 
@@ -30,24 +31,22 @@ FILE_NUMBER_MAX = 2**32 - 3
 
 def plan(
     snapshot: PartitionSnapshot,
-    keys: TableKeys,
-    partition_keys: Sequence[str],
+    terms: SessionTerms,
     manifest: IndexManifest | None,
-    options: Options,
     capacity: Capacity,
-    tombstone_retention: int | None = None,
     adopted: AdoptedSizes | None = None,
 ) -> CompactionPlan:
-    """Plan a session. `adopted` has the sizes of an interrupted session, to resume it.
+    """Plan a session. `manifest`: of the base's index. `adopted` has the sizes of an interrupted session, to resume it.
 
     Raises SchemaError naming file and column if the files do not fit together.
     """
+    keys, options, tombstone_retention = terms.keys, terms.options, terms.tombstone_retention
     sources = sources_of(snapshot)
     deltas = [source for source in sources if not source.in_base]
     upserts = [source.file for source in sources if source.operation is OperationType.UPSERT and not source.in_base]
     delta_files = [(source.operation, source.file) for source in deltas]
     indexed = manifest.encoding if manifest else None
-    encoding = resolve_encoding(keys, partition_keys, delta_files, indexed)
+    encoding = resolve_encoding(keys, terms.partition_keys, delta_files, indexed)
     schema = schemas.union(upserts, snapshot.base.schema if snapshot.base else None)
     if adopted is None:
         rewritable = sum(source.file.rows for source in sources if source.in_base)

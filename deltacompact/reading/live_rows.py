@@ -29,6 +29,7 @@ from deltacompact.index.remap import Relocator
 from deltacompact.index.sort_widths import measured
 from deltacompact.planning.plan import Capacity, CompactionPlan, SourceFile
 from deltacompact.planning.planner import plan
+from deltacompact.planning.terms import SessionTerms
 from deltacompact.reading.parts import ReadParts, TablePart
 from deltacompact.reading.skipping import NOTHING_SKIPPED, Skipping, known_of, known_of_partition
 from deltacompact.steps.dedupe import BaseIndex, Folded
@@ -198,4 +199,5 @@ def fold_plan(store: ObjectStore, snapshot: PartitionSnapshot, table: Table) -> 
     assert table.keys is not None
     snapshot = replace(snapshot, deltas=measured(store, snapshot.deltas, table.keys))
     manifest = read_manifest(store, snapshot.index) if snapshot.index else None
-    return plan(snapshot, table.keys, table.partition_keys, manifest, DEFAULTS, _HERE, table.tombstone_retention)
+    terms = SessionTerms(table.keys, table.partition_keys, DEFAULTS, table.tombstone_retention)
+    return plan(snapshot, terms, manifest, _HERE)

@@ -1,7 +1,7 @@
 """One partition stream from plan to commit: the driver, its records, and its stages.
 
 driver             a session from plan to commit; start here
-terms              keys and options, and the plan that a partition's session makes by them
+planned            the plan of a partition, by the terms of the table's sessions
 attempts           resume an earlier attempt's session, or begin another
 side_by_side       sessions of several partitions at a time
 workbench          shared by all parts: plan, executor, stores, records

@@ -12,9 +12,10 @@ from deltacompact.base.events import EventSink, logger
 from deltacompact.executors.executor import Executor
 from deltacompact.planning.needs import Needs
 from deltacompact.planning.plan import CompactionPlan
+from deltacompact.planning.terms import SessionTerms
 from deltacompact.session.driver import CompactionSession, PublishedSession
+from deltacompact.session.planned import plan_session
 from deltacompact.session.records import SessionRecord, SessionRecords, UnresumableError, session_id
-from deltacompact.session.terms import SessionTerms, plan_session
 from deltacompact.session.workbench import conflict_of
 from deltacompact.table.ports import NothingToDo, Ports
 

@@ -20,6 +20,7 @@ from deltacompact.planning.plan import CompactionPlan, Round
 from deltacompact.planning.planner import FILE_NUMBER_MAX, AdoptedSizes
 from deltacompact.planning.planner import plan as make_plan
 from deltacompact.planning.sizing import index_sizes
+from deltacompact.planning.terms import SessionTerms
 
 BASE = file(1_000_000, 300 * MIB, number=14)
 
@@ -143,7 +144,8 @@ def test_the_index_is_merged_where_every_entry_is_read_anyway() -> None:
 def test_whoever_resumes_adopts_the_sizes_that_depend_on_the_machine() -> None:
     begun = three_deltas(rows_per_round=25)
     adopted = AdoptedSizes(7, (1, 4), changes_only=False)
-    resumed = make_plan(begun.input, begun.keys, (), begun.base_manifest, begun.options, CAPACITY, adopted=adopted)
+    terms = SessionTerms(begun.keys, (), begun.options)
+    resumed = make_plan(begun.input, terms, begun.base_manifest, CAPACITY, adopted)
     assert resumed.hash_bucket_count == 7
     assert [(round_.first, round_.stop) for round_ in resumed.rounds] == [(1, 2), (2, 5)]
     assert resumed.sources == begun.sources

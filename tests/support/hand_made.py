@@ -18,6 +18,7 @@ from deltacompact.index.keys import Encoding, KeyClass, KeyColumn
 from deltacompact.index.primary_key_index import IndexManifest
 from deltacompact.planning.plan import Capacity, CompactionPlan
 from deltacompact.planning.planner import plan
+from deltacompact.planning.terms import SessionTerms
 from deltacompact.table.ports import Moment, PartitionSnapshot
 
 KEYS = TableKeys.of(["k"])
@@ -84,4 +85,5 @@ def planned(
     if manifest is None and base:
         manifest = index_of(sum(data_file.live_rows for data_file in base))
     taken = snapshot(base, deltas, **changes)
-    return plan(taken, KEYS, (), manifest, options or Options(), capacity, tombstone_retention)
+    terms = SessionTerms(KEYS, (), options or Options(), tombstone_retention)
+    return plan(taken, terms, manifest, capacity)

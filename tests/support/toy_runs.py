@@ -12,10 +12,11 @@ from deltacompact.base.settings import Options
 from deltacompact.base.table_keys import TableKeys
 from deltacompact.executors.executor import Executor
 from deltacompact.executors.local import LocalExecutor
+from deltacompact.planning.terms import SessionTerms
 from deltacompact.reading.live_rows import live_parts, schema_of
 from deltacompact.session.attempts import resume_or_begin
 from deltacompact.session.driver import CompactionSession, PublishedSession
-from deltacompact.session.terms import SessionTerms, plan_session
+from deltacompact.session.planned import plan_session
 from deltacompact.table.ports import PartitionSnapshot
 
 KEYS = TableKeys.of(["k"])

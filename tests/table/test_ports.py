@@ -14,7 +14,7 @@ from toy_runs import HERE, KEYS, live, run, snapshot, terms
 
 from deltacompact import ConflictError, InputError, Settings
 from deltacompact.session.driver import CompactionSession
-from deltacompact.session.terms import plan_session
+from deltacompact.session.planned import plan_session
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.storage.opening import open_object, open_store

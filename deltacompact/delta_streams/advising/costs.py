@@ -30,9 +30,10 @@ from deltacompact.planning.lanes import Lane
 from deltacompact.planning.marking import marking
 from deltacompact.planning.plan import CompactionPlan, SourceFile
 from deltacompact.planning.statistics import statistics_of
+from deltacompact.planning.terms import SessionTerms
 from deltacompact.planning.touched import Touched
 from deltacompact.planning.work import expected_s, together_s, work_of_plan
-from deltacompact.session.terms import SessionTerms, plan_session
+from deltacompact.session.planned import plan_session
 from deltacompact.table.ports import NothingToDo
 
 

@@ -1,4 +1,4 @@
-"""The keys and options of a table's sessions, and how a partition's plan is made from them.
+"""How a partition's plan is made, from what its store has and from the terms of the table's sessions.
 
 keys id, sort by version        f2 lacks the longest value of `version`: its column is read
 snapshot, index, capacity       the plan; a column that Parquet cannot hold is refused before any work
@@ -6,27 +6,15 @@ snapshot, index, capacity       the plan; a column that Parquet cannot hold is r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from deltacompact.base.settings import Options
-from deltacompact.base.table_keys import TableKeys
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.index.sort_widths import measured
 from deltacompact.planning.plan import Capacity, CompactionPlan
 from deltacompact.planning.planner import AdoptedSizes, plan
+from deltacompact.planning.terms import SessionTerms
 from deltacompact.table.ports import PartitionSnapshot, Ports
 from deltacompact.tabular.formats import surely_holds
-
-
-@dataclass(frozen=True, slots=True)
-class SessionTerms:
-    """The keys and options by which every partition of a table is compacted."""
-
-    keys: TableKeys
-    partition_keys: Sequence[str]
-    options: Options
-    tombstone_retention: int | None = None
 
 
 def plan_session(
@@ -39,16 +27,7 @@ def plan_session(
     """The plan of a snapshot, with the sizes of an earlier attempt. Raises SchemaError before any work."""
     snapshot = replace(snapshot, deltas=measured(ports.store, snapshot.deltas, terms.keys))
     manifest = read_manifest(ports.store, snapshot.index) if snapshot.index else None
-    decided = plan(
-        snapshot,
-        terms.keys,
-        terms.partition_keys,
-        manifest,
-        terms.options,
-        capacity,
-        terms.tombstone_retention,
-        adopted,
-    )
+    decided = plan(snapshot, terms, manifest, capacity, adopted)
     if not surely_holds(terms.options.content_type, decided.stored_schema):
         from deltacompact.tabular.writing import check_writable  # a trial: most plans do without what writes files
 
