@@ -11,7 +11,7 @@ proposal      p marks row 1 of a        row 2 would live again: 1:f4… would co
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn, TypeAlias
 
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
@@ -34,8 +34,25 @@ IsRight: TypeAlias = Callable[[TableState, Proposal[Outcome], Fingerprint], bool
 """Whether a proposal may be committed. The fingerprint is that of rows that would come, minus those that would go."""
 
 
-def known_files(call: Call[Any, Any], state: TableState) -> FileFingerprints:
-    """The fingerprints of data files that are known; none unless the call certifies."""
+@dataclass(frozen=True, slots=True)
+class Certified:
+    """The fingerprints that are known of a branch: those of data files, and that of the head, by snapshot id.
+
+    Both are empty unless the call certifies. `head` is empty, too, where there is no head, or its summary has its
+    fingerprint.
+    """
+
+    files: FileFingerprints
+    head: Mapping[int, str]
+
+
+def certified_before(call: Call[Any, Any], table: IcebergTable, state: TableState) -> Certified:
+    """The fingerprints of the branch as it was planned."""
+    files = _known_files(call, state)
+    return Certified(files, _certified_head(call, table, state, files))
+
+
+def _known_files(call: Call[Any, Any], state: TableState) -> FileFingerprints:
     if not call.settings.certify:
         return FileFingerprints()
     return read_fingerprints(call.table.store, state.metadata, state.snapshot)
@@ -62,10 +79,9 @@ def telling(call: Call[Any, Any], propose: Propose[Outcome], known: FileFingerpr
     return told
 
 
-def certified_head(
+def _certified_head(
     call: Call[Any, Any], table: IcebergTable, state: TableState, known: FileFingerprints
 ) -> Mapping[int, str]:
-    """The head's fingerprint, by snapshot id; empty if the call does not certify, or if the head's summary has it."""
     head = state.snapshot
     if not call.settings.certify or head is None or same_rows(state.metadata, head):
         return {}
@@ -105,7 +121,7 @@ def resumed_adding_up(resuming: Resuming, resumption: Resumption, is_right: IsRi
         proposal = resumption(planned, groups, state)
         if proposal.is_empty:
             return proposal
-        known = known_files(call, state)
+        known = _known_files(call, state)
         try:
             changed = _changed(call, state, proposal, known)
         except (NotFoundError, InputError, CorruptionError) as error:
@@ -125,7 +141,7 @@ def _with_fingerprints(
 ) -> Proposal[Any]:
     """Add the fingerprints of the snapshot and of its files to a proposal."""
     table, head = replace(call.table, metadata=state.metadata), state.snapshot
-    recorded = same_rows(state.metadata, head, certified_head(call, table, state, known)).get(RECORDED_FINGERPRINT)
+    recorded = same_rows(state.metadata, head, _certified_head(call, table, state, known)).get(RECORDED_FINGERPRINT)
     before = Fingerprint.of_text(recorded)
     own = {} if before is None else {RECORDED_FINGERPRINT: str(before + changed)}
     certified = replace(proposal, summary={**proposal.summary, **own})

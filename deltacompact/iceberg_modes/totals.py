@@ -6,9 +6,11 @@ after      1 data file,  31,000 bytes,  0 delete files
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from deltacompact.base.wording import counted, size
+from deltacompact.iceberg.deletes.matching import FileScanTask, each_delete
 from deltacompact.iceberg.table.table_state import TableState
 
 
@@ -25,6 +27,17 @@ def totals_of(state: TableState) -> BranchTotals:
     return BranchTotals(
         len(state.data), sum(entry.file.file_bytes for entry in state.data), len({e.file.key for e in state.deletes})
     )
+
+
+def totals_marked(state: TableState, asked: Sequence[FileScanTask], removed: int = 0) -> BranchTotals:
+    """The most that the branch can have once dead rows of these data files are marked.
+
+    Each file gets one mark, which replaces the marks that it has alone. `removed`: how many deletes by key go.
+    """
+    before = totals_of(state)
+    deletes = each_delete(source.deletes for source in asked)
+    superseded = {entry.file.key for entry in deletes if not entry.file.is_equality_delete}
+    return replace(before, delete_files=max(0, before.delete_files - removed - len(superseded) + len(asked)))
 
 
 def totals_line(before: BranchTotals, after: BranchTotals) -> str:

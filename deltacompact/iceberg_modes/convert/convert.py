@@ -11,7 +11,7 @@ commit        one `overwrite` snapshot for some data files       data files that
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
@@ -20,8 +20,7 @@ from deltacompact.base.wording import counted, text_of
 from deltacompact.executors.choose import executor_for
 from deltacompact.iceberg.commit.committer import Committed
 from deltacompact.iceberg.commit.proposal import Propose
-from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask, each_delete
-from deltacompact.iceberg.file_fingerprints import FileFingerprints
+from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask
 from deltacompact.iceberg.key_index.indexes import KeyIndexes, is_enabled
 from deltacompact.iceberg.marks.finding import Finder
 from deltacompact.iceberg.marks.marking import FileToMark, Mark
@@ -31,10 +30,10 @@ from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.parquet_files import by_field_id
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes.certified import (
+    Certified,
     adding_up,
-    certified_head,
+    certified_before,
     has_same_rows,
-    known_files,
     resumed_adding_up,
     telling,
 )
@@ -51,7 +50,7 @@ from deltacompact.iceberg_modes.journal.recorded_marks import record_of
 from deltacompact.iceberg_modes.journal.resume import Resumption
 from deltacompact.iceberg_modes.marking import MarkerOf, marker_of
 from deltacompact.iceberg_modes.steps import Call, Reads, Resuming, Steps, Work, with_deletes
-from deltacompact.iceberg_modes.totals import BranchTotals, totals_of
+from deltacompact.iceberg_modes.totals import totals_marked
 from deltacompact.planning.expected import written_s
 from deltacompact.planning.plan import Capacity
 
@@ -89,8 +88,7 @@ class Converting(Work[ConvertPlan, ConvertGroup, MarkedGroup, ConvertOutcome, Co
     deletes: frozenset[str] = field(init=False)
     settled: tuple[FileScanTask, ...] = field(init=False)
     session: str = field(init=False)
-    certified: Mapping[int, str] | None = field(init=False, default=None)
-    known: FileFingerprints = field(init=False)
+    certified: Certified | None = field(init=False, default=None)
 
     def __post_init__(self, former: Converting | None) -> None:
         self.deletes = former.deletes if former else self.plan.delete_paths
@@ -125,14 +123,12 @@ class Converting(Work[ConvertPlan, ConvertGroup, MarkedGroup, ConvertOutcome, Co
         asked = tuple(task for group in groups for task in group.inputs)
         marks = tuple(mark for share in written for mark in share.marks)
         dead = {file.task.entry.file.path: file.dead for share in written for file in share.dead}
-        if self.certified is None:
-            self.known = known_files(self.call, self.state)
-            self.certified = certified_head(self.call, self.table, self.state, self.known)
+        certified = self.certified = self.certified or certified_before(self.call, self.table, self.state)
         converted = Converted(asked, marks, self.settled, dead=dead)
         marker = marker_of(self.call, self.session, lambda: self.executor, self.reserved)
         follow = functools.partial(_marked_again, marker, self.result.notes)
-        propose = ProposeConversion(self.plan.delete_paths, converted, self.certified, follow)
-        return telling(self.call, adding_up(self.call, propose, has_same_rows), self.known)
+        propose = ProposeConversion(self.plan.delete_paths, converted, certified.head, follow)
+        return telling(self.call, adding_up(self.call, propose, has_same_rows), certified.files)
 
     def count(self, done: Committed[ConvertOutcome], groups: Sequence[ConvertGroup]) -> None:
         self.settled = done.outcome.settled
@@ -205,15 +201,6 @@ def _expected(plan: ConvertPlan, capacity: Capacity) -> Expected:
     return expected(plan, capacity, shared_s=written_s(keys))
 
 
-def totals_after(plan: ConvertPlan, state: TableState) -> BranchTotals:
-    """About the totals afterwards: one delete file for each data file that is read, and no converted deletes."""
-    before = totals_of(state)
-    deletes = each_delete(source.deletes for source in plan.inputs)
-    superseded = {entry.file.key for entry in deletes if not entry.file.is_equality_delete}
-    left = before.delete_files - len(plan.conversions) - len(superseded) + len(plan.inputs)
-    return replace(before, delete_files=max(0, left))
-
-
 STEPS = Steps(
     plan=_planned,
     approved=_approved,
@@ -223,5 +210,5 @@ STEPS = Steps(
     resume=_resume,
     expected=_expected,
     reads=_reads,
-    totals_after=totals_after,
+    totals_after=lambda plan, state: totals_marked(state, plan.inputs, len(plan.conversions)),
 )

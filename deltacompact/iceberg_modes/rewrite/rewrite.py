@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import math
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,9 +28,9 @@ from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg.table_heat import heat_of_table
 from deltacompact.iceberg_modes.certified import (
-    certified_head,
+    Certified,
+    certified_before,
     has_same_rows,
-    known_files,
     resumed_adding_up,
     telling,
 )
@@ -117,8 +117,7 @@ class Rewriting(Work[RewritePlan, FileGroup, Rewritten, RewriteOutcome, RewriteR
     """The work of a plan."""
 
     session: str = field(init=False)
-    certified: Mapping[int, str] | None = field(init=False, default=None)
-    known: FileFingerprints = field(init=False)
+    certified: Certified | None = field(init=False, default=None)
 
     @property
     def commits(self) -> Sequence[Sequence[FileGroup]]:
@@ -135,13 +134,11 @@ class Rewriting(Work[RewritePlan, FileGroup, Rewritten, RewriteOutcome, RewriteR
 
     def written(self, groups: Sequence[FileGroup], session: str, folder: str) -> Iterator[Sequence[Rewritten]]:
         self.session = session
-        if self.certified is None:
-            self.known = known_files(self.call, self.state)
-            self.certified = certified_head(self.call, self.table, self.state, self.known)
-        job = Job(self.call.table.store, self.table, self.state, self.plan, session, self.known.of)
+        certified = self.certified = self.certified or certified_before(self.call, self.table, self.state)
+        job = Job(self.call.table.store, self.table, self.state, self.plan, session, certified.files.of)
         work = Outputs(job, self.executor, self.call.settings, self.call.sizes, folder)
         for rewritten in work.written(groups):
-            self.known.of.update(rewritten.fingerprints)
+            certified.files.of.update(rewritten.fingerprints)
             yield [rewritten]
 
     def record(self, written: Rewritten) -> WrittenGroup:
@@ -150,9 +147,10 @@ class Rewriting(Work[RewritePlan, FileGroup, Rewritten, RewriteOutcome, RewriteR
     def propose(self, groups: Sequence[FileGroup], written: Sequence[Rewritten]) -> Propose[RewriteOutcome]:
         marker = marker_of(self.call, self.session, lambda: self.executor, self.reserved)
         follower = Follower(self.call.table.store, marker, self.call.settings.limits.reading, self.result.notes)
-        adds_up = _adding_up(self.call, self.result.notes, True, self.known)
-        propose = ProposeRewrite(self.plan, written, follower, self.certified or {}, adds_up)
-        return telling(self.call, propose, self.known)
+        assert self.certified is not None, "groups are written before they are proposed"
+        adds_up = _adding_up(self.call, self.result.notes, True, self.certified.files)
+        propose = ProposeRewrite(self.plan, written, follower, self.certified.head, adds_up)
+        return telling(self.call, propose, self.certified.files)
 
     def count(self, done: Committed[RewriteOutcome], groups: Sequence[FileGroup]) -> None:
         self.result.count(done)

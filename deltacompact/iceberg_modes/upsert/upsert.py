@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.iceberg.commit.committer import Committed, Committer
 from deltacompact.iceberg.commit.proposal import Proposal, Propose
-from deltacompact.iceberg.deletes.matching import each_delete
 from deltacompact.iceberg.key_index.indexes import KeyIndexes, is_enabled
 from deltacompact.iceberg.marks.marking import FileToMark, Mark, Marker
 from deltacompact.iceberg.marks.tasks import LiveBitmap
@@ -28,9 +27,8 @@ from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg_modes.certified import (
     adding_up,
-    certified_head,
+    certified_before,
     certified_marks,
-    known_files,
     resumed_adding_up,
     telling,
 )
@@ -39,7 +37,7 @@ from deltacompact.iceberg_modes.journal.journal import WrittenGroup
 from deltacompact.iceberg_modes.journal.resume import Resumption
 from deltacompact.iceberg_modes.marking import marker_of
 from deltacompact.iceberg_modes.steps import Call, Resuming, Steps, Work
-from deltacompact.iceberg_modes.totals import BranchTotals, totals_of
+from deltacompact.iceberg_modes.totals import totals_marked
 from deltacompact.iceberg_modes.upsert.comparing import KeyComparison
 from deltacompact.iceberg_modes.upsert.plan import KeySpace, SpaceGroup, UpsertPlan, plan_upsert
 from deltacompact.iceberg_modes.upsert.plan_document import plan_document, plan_from_json
@@ -78,9 +76,9 @@ class Upserting(Work[UpsertPlan, SpaceGroup, tuple[SpaceGroup, MarkedSpace], Ups
             replace(marked_space, fingerprint=certified_marks(call, table, marked_space.marks))
             for _, marked_space in written
         ]
-        known = known_files(call, self.state)
-        propose = ProposeUpsert(self.plan, spaces, certified_head(call, table, self.state, known))
-        return telling(call, adding_up(call, propose, self._is_right), known)
+        certified = certified_before(call, table, self.state)
+        propose = ProposeUpsert(self.plan, spaces, certified.head)
+        return telling(call, adding_up(call, propose, self._is_right), certified.files)
 
     def _is_right(self, state: TableState, proposal: Proposal[UpsertOutcome], changed: Fingerprint) -> bool:
         """Whether the proposal removes superseded rows, and no others. On the planned snapshot it must remove all.
@@ -164,14 +162,6 @@ def _remember(
         result.count(committer.commit(table, ProposeMemory(plan.recorded)))
 
 
-def totals_after(plan: UpsertPlan, state: TableState) -> BranchTotals:
-    """The most that the branch can have: one mark for each compared data file, which replaces the file's marks."""
-    before = totals_of(state)
-    deletes = each_delete(source.deletes for source in plan.inputs)
-    superseded = {entry.file.key for entry in deletes if not entry.file.is_equality_delete}
-    return replace(before, delete_files=before.delete_files - len(superseded) + len(plan.inputs))
-
-
 STEPS = Steps(
     plan=lambda call, state, left: plan_upsert(state, call.options),
     approved=lambda document, state, left, done: plan_from_json(document, state),
@@ -180,7 +170,7 @@ STEPS = Steps(
     work=Upserting,
     resume=_resume,
     expected=lambda plan, capacity: expected(plan, capacity, lambda group: hashed_s(group.rows)),
-    totals_after=totals_after,
+    totals_after=lambda plan, state: totals_marked(state, plan.inputs),
     nothing_found="no two rows have the same key, and none deletes one",
     afterwards=_remember,
 )
