@@ -29,7 +29,7 @@ _MODULES = {
     "ChangesOptions": "change_feed.request",
     "CompactionArguments": "arguments",
     "IcebergSelection": "catalog.iceberg_table",
-    "ReportedReads": "catalog.iceberg_table",
+    "ReportedReads": "layout.collected_reads",
     "Selection": "delta_streams.scan",
 }
 """The modules of the argument lists that several calls share. A call imports its list when it is made."""

@@ -27,9 +27,6 @@ from deltacompact.base.user_calls import users_calls
 from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S
 
 if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
-    from collections.abc import Iterable
-    from pathlib import Path
-
     import duckdb
     import polars
     import pyarrow as pa
@@ -51,6 +48,7 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     from deltacompact.delta_streams.scan import Selection
     from deltacompact.delta_streams.versions import VersionInfo
     from deltacompact.layout.advice import Advice
+    from deltacompact.layout.collected_reads import ReportedReads
     from deltacompact.layout.heat import Heat
     from deltacompact.maintenance.check import CheckResult
     from deltacompact.maintenance.drop import DropResult
@@ -403,9 +401,8 @@ class DeltaStreamTable(UsersWords):
         *,
         reads: int | None = None,
         settings: Settings | None = None,
-        scan_reports: Iterable[Any] = (),
-        spark_logs: Iterable[str | Path] = (),
         plot: str | None = None,
+        **reported: Unpack[ReportedReads],
     ) -> Advice:
         """How files lie by some columns, what clustering by them would bring, and what it would cost. Writes nothing.
 
@@ -424,20 +421,18 @@ class DeltaStreamTable(UsersWords):
             (1, 1.0)
         """
         from deltacompact.delta_streams.advising.adviser import advice_of_streams
+        from deltacompact.delta_streams.advising.examined_files import ExaminedFiles
         from deltacompact.layout.advice import READS
         from deltacompact.reports.plots import draw_boxes
 
         chosen = None if partition is None else self._catalog.partition(self._table_id, partition)
         asked = READS if reads is None else reads
-        found = advice_of_streams(
-            self._catalog, self._table_id, columns, chosen, asked, settings, scan_reports, spark_logs
-        )
+        examined = ExaminedFiles.at(self._catalog, self._table_id, chosen)
+        found = advice_of_streams(examined, examined.reads(reported), columns, asked, settings)
         draw_boxes(plot, found)
         return found
 
-    def heat(
-        self, *, scan_reports: Iterable[Any] = (), spark_logs: Iterable[str | Path] = ()
-    ) -> tuple[Heat, tuple[str, ...]]:
+    def heat(self, **reported: Unpack[ReportedReads]) -> tuple[Heat, tuple[str, ...]]:
         """How many reads ask for each column, one of a week ago counting for half; and what could not be read.
 
         Reads that are told (arguments as for `advise`) are added to what is kept beside the table; a log that is told
@@ -448,14 +443,11 @@ class DeltaStreamTable(UsersWords):
             >>> heat.columns
             {}
         """
-        from deltacompact.delta_streams.advising.adviser import reads_of_streams
+        from deltacompact.delta_streams.advising.examined_files import ExaminedFiles
         from deltacompact.delta_streams.table_heat import heat_of_streams
 
-        kept = heat_of_streams(self._catalog, self._table_id)
-        collected = reads_of_streams(self._catalog, self._table_id, None, scan_reports, spark_logs)
-        if not collected.sources:
-            return kept.read().now(collected.now_s), ()
-        return kept.keep(collected.sourced, collected.now_s), collected.notes
+        examined = ExaminedFiles.at(self._catalog, self._table_id, None)
+        return examined.reads(reported).added_to(heat_of_streams(self._catalog, self._table_id))
 
     def simulate(
         self,
@@ -463,8 +455,7 @@ class DeltaStreamTable(UsersWords):
         partition: PartitionLike = None,
         *,
         depths: Sequence[float] = (2.0, 8.0),
-        scan_reports: Iterable[Any] = (),
-        spark_logs: Iterable[str | Path] = (),
+        **reported: Unpack[ReportedReads],
     ) -> tuple[tuple[PolicyOutcome, ...], tuple[str, ...]]:
         """Replay reads on the files as they came: what policies of clustering would have cost and saved; and notes.
 
@@ -478,12 +469,14 @@ class DeltaStreamTable(UsersWords):
             Traceback (most recent call last):
             deltacompact.base.errors.InputError: simulate replays reads: give --spark-log or --scan-reports
         """
-        from deltacompact.delta_streams.advising.adviser import reads_of_streams, simulated_streams
+        from deltacompact.delta_streams.advising.adviser import simulated_streams
+        from deltacompact.delta_streams.advising.examined_files import ExaminedFiles
 
         chosen = None if partition is None else self._catalog.partition(self._table_id, partition)
-        collected = reads_of_streams(self._catalog, self._table_id, chosen, scan_reports, spark_logs)
+        examined = ExaminedFiles.at(self._catalog, self._table_id, chosen)
+        collected = examined.reads(reported)
         collected.refuse_none()
-        return simulated_streams(self._catalog, self._table_id, collected, columns, chosen, depths), collected.notes
+        return simulated_streams(examined, collected, columns, depths), collected.notes
 
     def dataset(self, partition: PartitionLike = None, **selection: Unpack[Selection]) -> ds.Dataset:
         """The live rows as a pyarrow Dataset, read at each scan, with the scan's columns and filters.

@@ -12,7 +12,7 @@ orders.history()                                        deltacompact history ice
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -25,8 +25,6 @@ from deltacompact.base.settings import Settings
 from deltacompact.base.user_calls import users_calls
 
 if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
-    from pathlib import Path
-
     import duckdb
     import polars
     import pyarrow as pa
@@ -44,7 +42,7 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     from deltacompact.iceberg_modes.plan import ModePlan
     from deltacompact.iceberg_modes.result import ModeResult
     from deltacompact.layout.advice import Advice
-    from deltacompact.layout.collected_reads import CollectedReads
+    from deltacompact.layout.collected_reads import CollectedReads, ReportedReads
     from deltacompact.layout.heat import Heat
     from deltacompact.maintenance.iceberg_check import BranchCheck
     from deltacompact.maintenance.readable_by import Obstacle
@@ -59,13 +57,6 @@ class IcebergSelection(TypedDict, total=False):
     filter: Any
     branch: str
     as_of: str | int | datetime | None
-
-
-class ReportedReads(TypedDict, total=False):
-    """Reads of a table that others tell: see `IcebergCatalogTable.advise`."""
-
-    scan_reports: Iterable[Any]
-    spark_logs: Iterable[str | Path]
 
 
 _INSTEAD = {
@@ -164,7 +155,8 @@ class IcebergCatalogTable(UsersWords):
         table, collected = self._table_and_reads(reported)
         state = StateReader(table.store).read(table.metadata, branch)
         is_said = columns is not None or collected.sources
-        heat = {} if is_said else heat_of_table(table.store, table.metadata).known(columns_with_bounds(state))
+        kept = heat_of_table(table.store, table.metadata)
+        heat = {} if is_said else kept.read().known(columns_with_bounds(state))
         by = columns_of(table.metadata, columns, collected, heat)
         rows, size = sum(entry.file.rows for entry in state.data), sum(entry.file.file_bytes for entry in state.data)
         settings = settings or Settings()
@@ -185,12 +177,10 @@ class IcebergCatalogTable(UsersWords):
             >>> heat.columns
             {}
         """
-        from deltacompact.iceberg.table_heat import heat_of_table, keep_reads
+        from deltacompact.iceberg.table_heat import heat_of_table
 
         table, collected = self._table_and_reads(reported)
-        if not collected.sources:
-            return heat_of_table(table.store, table.metadata).now(time.time()), ()
-        return keep_reads(table.store, table.metadata, collected.sourced, collected.now_s), collected.notes
+        return collected.added_to(heat_of_table(table.store, table.metadata))
 
     def simulate(
         self,

@@ -7,25 +7,13 @@ The folder's name is hidden (it begins with "_"), so no tool that removes orphan
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from deltacompact.iceberg.table.metadata import TableMetadata
-from deltacompact.layout.heat import Heat, SourcedRead
 from deltacompact.layout.kept_heat import KeptHeat
 from deltacompact.storage.objects import ObjectStore
 
 FOLDER = "metadata/_deltacompact-heat/"
 
 
-def heat_of_table(store: ObjectStore, metadata: TableMetadata) -> Heat:
-    """The kept heat; empty if no reads were ever told."""
-    return _kept(store, metadata).read()
-
-
-def keep_reads(store: ObjectStore, metadata: TableMetadata, reads: Iterable[SourcedRead], now_s: float) -> Heat:
-    """Add these reads to the kept heat, and return it. Raises StoreError if other writers are always faster."""
-    return _kept(store, metadata).keep(reads, now_s)
-
-
-def _kept(store: ObjectStore, metadata: TableMetadata) -> KeptHeat:
+def heat_of_table(store: ObjectStore, metadata: TableMetadata) -> KeptHeat:
+    """The kept heat of a table."""
     return KeptHeat(store, FOLDER, metadata.table_id, str(metadata.uuid))

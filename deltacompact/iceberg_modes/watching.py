@@ -109,7 +109,7 @@ class WatchedBranch:
         found = replace(self._sizes, snapshots=len(table.metadata.snapshots), layout_depth=self._gain.depth)
         if not self._gain.cost_s:
             return found
-        heat = heat_of_table(table.store, table.metadata).now(time.time())
+        heat = heat_of_table(table.store, table.metadata).read().now(time.time())
         return replace(found, layout_gain=self._gain.by_heat(heat.columns))
 
     def _live_files(self, store: ObjectStore, head: Snapshot) -> npt.NDArray[Any]:

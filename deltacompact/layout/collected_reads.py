@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
 from deltacompact.layout.cluster_by import ClusterColumn
-from deltacompact.layout.heat import SourcedRead
+from deltacompact.layout.heat import Heat, SourcedRead
+from deltacompact.layout.kept_heat import KeptHeat
 from deltacompact.layout.log_lines import LeftOut, lines_of, logs_in, name_of
 from deltacompact.layout.reads import Read, columns_asked, heat_of, names_table
 from deltacompact.layout.scan_reports import read_of
@@ -74,6 +75,12 @@ class CollectedReads:
         of = " and ".join(self.sources)
         raise InputError(f"no read in {of} has a predicate on a column of table {self.table_id!r}")
 
+    def added_to(self, kept: KeptHeat) -> tuple[Heat, tuple[str, ...]]:
+        """The heat of now, to which these reads are added, and what could not be read."""
+        if not self.sources:
+            return kept.read().now(self.now_s), ()
+        return kept.keep(self.sourced, self.now_s), self.notes
+
     def refuse_none(self) -> None:
         """Raise InputError if no source was given, for `simulate`."""
         if not self.sources:
@@ -82,6 +89,13 @@ class CollectedReads:
     @property
     def notes(self) -> tuple[str, ...]:
         return self.left_out.words
+
+
+class ReportedReads(TypedDict, total=False):
+    """Reads of a table that others tell: see `IcebergCatalogTable.advise`."""
+
+    scan_reports: Iterable[Any]
+    spark_logs: Iterable[str | Path]
 
 
 def collected_reads(

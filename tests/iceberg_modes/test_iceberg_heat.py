@@ -12,7 +12,7 @@ from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg import IcebergCatalog
 from deltacompact.cli import run
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.iceberg.table_heat import FOLDER, heat_of_table, keep_reads
+from deltacompact.iceberg.table_heat import FOLDER, heat_of_table
 from deltacompact.iceberg_modes.maintain.options import YOUNGER_ALLOWED
 from deltacompact.layout.heat import SourcedRead
 from deltacompact.layout.kept_heat import OLDER_DOCUMENTS
@@ -53,16 +53,16 @@ def told(number, *columns, source="app-1"):
 
 def test_documents_follow_each_other_and_few_are_kept(lake, table):
     store, metadata = opened(lake)
-    assert heat_of_table(store, metadata).columns == {}
+    assert heat_of_table(store, metadata).read().columns == {}
     for number in range(OLDER_DOCUMENTS + 3):
-        keep_reads(store, metadata, [told(number, "id")], NOW)
+        heat_of_table(store, metadata).keep([told(number, "id")], NOW)
     assert len(list(store.list(FOLDER))) == OLDER_DOCUMENTS + 1
-    assert heat_of_table(store, metadata).columns == {"id": OLDER_DOCUMENTS + 3.0}
+    assert heat_of_table(store, metadata).read().columns == {"id": OLDER_DOCUMENTS + 3.0}
 
 
 def test_of_two_who_bring_reads_none_is_lost(lake, table):
     store, metadata = opened(lake)
-    keep_reads(store, metadata, [told(0, "id")], NOW)
+    heat_of_table(store, metadata).keep([told(0, "id")], NOW)
     put = store.put_if_absent
 
     class Second:
@@ -73,30 +73,30 @@ def test_of_two_who_bring_reads_none_is_lost(lake, table):
 
         def put_if_absent(self, path, data):
             if path == numbered_path(FOLDER, 2):
-                keep_reads(store, metadata, [told(0, "name", source="app-2")], NOW)
+                heat_of_table(store, metadata).keep([told(0, "name", source="app-2")], NOW)
             return put(path, data)
 
-    assert keep_reads(Second(), metadata, [told(1, "id")], NOW).columns == {"id": 2.0, "name": 1.0}
-    assert heat_of_table(store, metadata).columns == {"id": 2.0, "name": 1.0}
+    assert heat_of_table(Second(), metadata).keep([told(1, "id")], NOW).columns == {"id": 2.0, "name": 1.0}
+    assert heat_of_table(store, metadata).read().columns == {"id": 2.0, "name": 1.0}
 
 
 @pytest.mark.parametrize("change", [lambda text: text[:50], lambda text: text.replace("1.0", "9.0"), lambda text: "[]"])
 def test_a_document_that_is_damaged_or_of_another_table_is_as_none(lake, table, change):
     store, metadata = opened(lake)
-    keep_reads(store, metadata, [told(0, "id")], NOW)
+    heat_of_table(store, metadata).keep([told(0, "id")], NOW)
     path = numbered_path(FOLDER, 1)
     text = store.get(path).decode()
     for other in (change(text), text.replace(metadata.uuid, "another")):
         store.put(path, other.encode())
-        assert heat_of_table(store, metadata).columns == {}
-    assert keep_reads(store, metadata, [told(0, "name")], NOW).columns == {"name": 1.0}
+        assert heat_of_table(store, metadata).read().columns == {}
+    assert heat_of_table(store, metadata).keep([told(0, "name")], NOW).columns == {"name": 1.0}
 
 
 @pytest.mark.parametrize(("asked", "first"), [("id", 1), ("name", 2)])
 def test_the_hottest_partition_is_rewritten_first_and_no_row_differs(lake, table, asked, first):
     before = sorted(map(repr, lake.rows(T)))
     assert len(table.plan(options=HOTTEST).groups) == 2  # without heat, too
-    keep_reads(*opened(lake), [told(0, asked)], NOW)
+    heat_of_table(*opened(lake)).keep([told(0, asked)], NOW)
     assert [group.partition for group in table.plan(options=HOTTEST).groups] == [(first,), (3 - first,)]
     (chosen,) = table.plan(options=HOTTEST | {"max-files-to-rewrite": 4}).groups
     assert chosen.partition == (first,)
@@ -109,7 +109,7 @@ def test_the_hottest_partition_is_rewritten_first_and_no_row_differs(lake, table
 def test_where_little_may_be_written_the_hottest_partition_gets_it(lake, table, asked, first):
     """New rows lie over the old ones by id, and by name on day 2 alone. Former runs used what the old ones earned."""
     small = {"cluster-by": "id", "rewrite-job-order": "heat-desc", "min-input-files": 100}
-    keep_reads(*opened(lake), [told(0, asked)], NOW)
+    heat_of_table(*opened(lake)).keep([told(0, asked)], NOW)
     table.compact(options=small | {"rewrite-all": True}, settings=SETTINGS)
     name = "deltacompact.layout-bytes.main"
     with lake.catalog.load_table(T).transaction() as change:
@@ -125,9 +125,9 @@ def test_where_little_may_be_written_the_hottest_partition_gets_it(lake, table, 
 def test_columns_of_the_heat_without_bounds_do_not_keep_advice_from_others(lake, table):
     with lake.catalog.load_table(T).update_schema() as update:
         update.add_column("later", LongType())
-    keep_reads(*opened(lake), [told(0, "later"), told(0, "gone")], NOW)
+    heat_of_table(*opened(lake)).keep([told(0, "later"), told(0, "gone")], NOW)
     assert table.advise().columns == ("day", "id", "name")  # as without heat
-    keep_reads(*opened(lake), [told(1, "id")], NOW)
+    heat_of_table(*opened(lake)).keep([told(1, "id")], NOW)
     assert table.advise().columns == ("id",)
 
 
@@ -160,6 +160,6 @@ def test_the_command_keeps_columns_and_no_literal(lake, table, tmp_path, monkeyp
 
 
 def test_removal_of_orphans_leaves_the_heat(lake, table):
-    keep_reads(*opened(lake), [told(0, "id")], NOW)
+    heat_of_table(*opened(lake)).keep([told(0, "id")], NOW)
     table.maintain(remove_orphans=True, options={"older-than": "0s", YOUNGER_ALLOWED: True})
-    assert heat_of_table(*opened(lake)).columns == {"id": 1.0}
+    assert heat_of_table(*opened(lake)).read().columns == {"id": 1.0}

@@ -1,26 +1,21 @@
-"""Advice before work on delta streams, the reads in logs and reports, and simulations of policies over these reads."""
+"""Advice before work on delta streams, and simulations of policies over their reads."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import Partition
 from deltacompact.base.settings import Options, Settings
 from deltacompact.base.wording import counted
 from deltacompact.delta_streams.advising.costs import ForeseenCompactions
 from deltacompact.delta_streams.advising.examined_files import ExaminedFiles, RangedFile
 from deltacompact.delta_streams.advising.sampling import cells_per_file, prospect_now, samples_of
-from deltacompact.delta_streams.streams import Streams
 from deltacompact.delta_streams.table_documents import clustering_of
 from deltacompact.delta_streams.table_heat import heat_of_streams
 from deltacompact.layout.advice import Advice, Outlook, left_alone
 from deltacompact.layout.cluster_by import ClusterColumn, cluster_columns
-from deltacompact.layout.collected_reads import CollectedReads, collected_reads
+from deltacompact.layout.collected_reads import CollectedReads
 from deltacompact.layout.depth import depth_of
 from deltacompact.layout.prospect import Prospect, foreseen, outlooks
 from deltacompact.layout.reads import columns_asked
@@ -35,25 +30,20 @@ OPTIONS = Options()
 
 
 def advice_of_streams(
-    streams: Streams,
-    table_id: str,
+    examined: ExaminedFiles,
+    collected: CollectedReads,
     columns: str | Sequence[str] | None,
-    partition: Partition | None,
     reads: int,
     settings: Settings | None,
-    scan_reports: Iterable[Any],
-    spark_logs: Iterable[str | Path],
 ) -> Advice:
-    """Advice about clustering by these columns.
+    """Advice about clustering by these columns. `collected`: reads that others told.
 
-    Without columns: those of the given reads, else those of the table's cluster_by, else those of its heat. If there
-    are none of these either, only the depth of the primary keys. Raises InputError for a column that no file has, or
-    that lies in a struct, is a partition key, or has no order; for reads that ask for no column of the table; and for
-    too many files.
+    Without columns: those of the collected reads, else those of the table's cluster_by, else those of its heat. If
+    there are none of these either, only the depth of the primary keys. Raises InputError for a column that no file has,
+    or that lies in a struct, is a partition key, or has no order; for reads that ask for no column of the table; and
+    for too many files.
     """
-    examined = ExaminedFiles.at(streams, table_id, partition)
-    collected = collected_reads(table_id, examined.ordered_columns, time.time(), scan_reports, spark_logs)
-    by = _columns(examined, columns, collected)
+    table_id, by = examined.table.table_id, _columns(examined, columns, collected)
     keys = examined.table.keys
     names = [column.name for column in by] or list(keys.primary if keys else ())
     if not names:
@@ -87,32 +77,17 @@ def advice_of_streams(
     return with_gain(replace(advice, notes=notes), by, *compactions.cost())
 
 
-def reads_of_streams(
-    streams: Streams,
-    table_id: str,
-    partition: Partition | None,
-    scan_reports: Iterable[Any],
-    spark_logs: Iterable[str | Path],
-) -> CollectedReads:
-    """The reads of a table in these reports and logs, by the columns that can cluster its rows."""
-    columns = ExaminedFiles.at(streams, table_id, partition).ordered_columns
-    return collected_reads(table_id, columns, time.time(), scan_reports, spark_logs)
-
-
 def simulated_streams(
-    streams: Streams,
-    table_id: str,
+    examined: ExaminedFiles,
     collected: CollectedReads,
     columns: str | Sequence[str] | None,
-    partition: Partition | None,
     depths: Sequence[float],
 ) -> tuple[PolicyOutcome, ...]:
     """What policies would have cost and saved. A delta arrives with its commit, a compacted file with its version.
 
     Raises InputError like `advice_of_streams`, and for a table without files, or with too many.
     """
-    examined = ExaminedFiles.at(streams, table_id, partition)
-    check_count(table_id, len(examined.files))
+    check_count(examined.table.table_id, len(examined.files))
     by = _columns(examined, columns, collected) if columns else collected.columns_asked()
     schema = examined.schema([column.name for column in by])
     boxes = prospect_now(examined.ranged(schema), schema).files

@@ -10,6 +10,7 @@ whose footer cannot be read.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,6 +24,7 @@ from deltacompact.base.partitions import side_by_side
 from deltacompact.base.wording import column_meant
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.streams import Streams
+from deltacompact.layout.collected_reads import CollectedReads, ReportedReads, collected_reads
 from deltacompact.layout.order import has_order
 from deltacompact.layout.value_ranges import ValueRanges
 from deltacompact.steps.file_ranges import ranges_of_group
@@ -81,6 +83,10 @@ class ExaminedFiles:
         """The columns that can cluster rows: those with an order, without partition keys, which have one value."""
         names = {field.name for arrived in self.files for field in arrived.file.schema if has_order(field.type)}
         return frozenset(names.difference(self.table.partition_keys))
+
+    def reads(self, reported: ReportedReads) -> CollectedReads:
+        """The reads of the table that others tell, by the columns that can cluster its rows."""
+        return collected_reads(self.table.table_id, self.ordered_columns, time.time(), **reported)
 
     @property
     def bytes(self) -> int:

@@ -81,7 +81,7 @@ def _plan(
     if options.output_spec_id is not None:
         places["partition_of"] = call.table.partition_in(options.output_spec_id)
     if options.job_order is JobOrder.HEAT_DESC:
-        heat = heat_of_table(call.table.store, state.metadata)
+        heat = heat_of_table(call.table.store, state.metadata).read()
         places["worth"] = worth_of(state, columns_asked(heat.known(state.metadata.ordered_columns)))
     if facts.only is not None:
         return with_extents(plan_rewrite(state, options, facts, **places), state)
