@@ -45,7 +45,7 @@ def executors_for(settings: Settings, sessions: Mapping[Lane, int], waits: bool 
     if Lane.CLUSTER in sessions:
         from deltacompact.executors.ray import RayExecutor
 
-        executors[Lane.CLUSTER] = cluster = RayExecutor(settings, beside=bool(in_process))
+        executors[Lane.CLUSTER] = cluster = RayExecutor(settings, beside=bool(in_process), waits=waits)
         processes += cluster.capacity.slots
     for lane in in_process:
         executors[lane] = LocalExecutor(settings, sessions[lane] if lane is Lane.INLINE else 0, processes, waits)
@@ -75,7 +75,7 @@ def foresee(settings: Settings, lane: Lane, waits: bool = False) -> Foreseen:
         return Foreseen("local", LocalExecutor(settings, int(lane is Lane.INLINE), waits=waits).capacity)
     from deltacompact.executors.ray import foreseen_capacity
 
-    return Foreseen("ray", *foreseen_capacity(settings))
+    return Foreseen("ray", *foreseen_capacity(settings, waits))
 
 
 def lane_for(settings: Settings, delta_rows: int, data_bytes: int) -> Lane:

@@ -68,6 +68,6 @@ class TaskClaim:
         ]
         return cls(cpus, memory, tuple(node.id for node in running), slots, task_bytes or min(shares), everywhere)
 
-    def capacity(self, object_store_bytes: int) -> Capacity:
-        """The capacity for plans."""
-        return Capacity(sum(self.slots), self.task_bytes, object_store_bytes, self.slots)
+    def capacity(self, object_store_bytes: int, is_near: bool) -> Capacity:
+        """The capacity for plans. `is_near`: the store is not behind a network."""
+        return Capacity(sum(self.slots), self.task_bytes, object_store_bytes, self.slots, is_near=is_near)

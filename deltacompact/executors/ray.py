@@ -53,12 +53,15 @@ class RayExecutor:
     name = "ray"
     tasks_per_process = 1
 
-    def __init__(self, settings: Settings, beside: bool = False) -> None:
-        """`beside`: tasks also run in this process meanwhile, and take their share of the rate limits."""
+    def __init__(self, settings: Settings, beside: bool = False, waits: bool = False) -> None:
+        """`beside`: tasks also run in this process meanwhile, and take their share of the rate limits.
+
+        `waits`: the store is remote.
+        """
         self._settings = settings
         started_here = connect(settings)
         self._claim = _claim(settings, _nodes_awaited(settings.ray_cpus, settings.ray_wait_s))
-        self._capacity = _capacity(settings, self._claim, ray.cluster_resources())
+        self._capacity = _capacity(settings, self._claim, ray.cluster_resources(), waits)
         self._turns = itertools.count()
         slots = self._capacity.slots
         self.pace = Pace.of(settings, slots + beside)
@@ -201,7 +204,7 @@ def _warm() -> None:
     pa.array([0])  # the first call in a process looks for pandas
 
 
-def foreseen_capacity(settings: Settings) -> tuple[Capacity, str | None]:
+def foreseen_capacity(settings: Settings, waits: bool = False) -> tuple[Capacity, str | None]:
     """The capacity that a RayExecutor would have, and why it is a guess (None: the cluster is running).
 
     Joins a named cluster. Starts no cluster, and makes none grow.
@@ -209,21 +212,22 @@ def foreseen_capacity(settings: Settings) -> tuple[Capacity, str | None]:
     if not ray.is_initialized() and address_of(settings) is None:
         found = _resources_here()
         here = RayNode("here", machine.cpus(), int(found["memory"]))
-        return _capacity(settings, _claim(settings, [here]), found), "no Ray cluster runs yet"
+        return _capacity(settings, _claim(settings, [here]), found, waits), "no Ray cluster runs yet"
     connect(settings)
     nodes, wanted = _nodes(), settings.ray_cpus or 1
     cpus = _cpus(nodes)
     assumed = None if cpus >= wanted else f"{cpus} of {wanted} CPUs are there"
     claim = _claim(settings, nodes or [RayNode("to come", wanted)])
-    return _capacity(settings, claim, ray.cluster_resources()), assumed
+    return _capacity(settings, claim, ray.cluster_resources(), waits), assumed
 
 
 def _claim(settings: Settings, nodes: Sequence[RayNode]) -> TaskClaim:
     return TaskClaim.of(nodes, settings.concurrent_tasks, settings.memory_per_task_bytes)
 
 
-def _capacity(settings: Settings, claim: TaskClaim, resources: dict[str, float]) -> Capacity:
-    return claim.capacity(settings.object_store_bytes or int(resources.get("object_store_memory", 1 << 30)))
+def _capacity(settings: Settings, claim: TaskClaim, resources: dict[str, float], waits: bool) -> Capacity:
+    object_store_bytes = settings.object_store_bytes or int(resources.get("object_store_memory", 1 << 30))
+    return claim.capacity(object_store_bytes, is_near=not waits)
 
 
 def _resources_here() -> dict[str, float]:

@@ -20,7 +20,7 @@ from deltacompact.base.model import OperationType
 from deltacompact.planning.plan import CompactionPlan
 from deltacompact.planning.reader_memory import ReaderMemory
 from deltacompact.planning.sizing import index_sizes, layout_sizes, task_counts, task_memory
-from deltacompact.storage.identity import is_uri
+from deltacompact.storage.identity import is_far
 from deltacompact.tabular import column_types
 from deltacompact.tabular.row_groups import cells_of
 
@@ -195,7 +195,7 @@ class Needs:
     def _remote_bytes(self) -> int:
         """Bytes of files and index that are behind a network, at most."""
         plan, files = self.plan, [source.file for source in self.plan.sources]
-        if plan.capacity.is_near and not any(is_uri(file.path) for file in files):
+        if plan.capacity.is_near and not any(is_far(file.path) for file in files):
             return 0
         entries = plan.base_rows + plan.input.delta_rows
         return sum(file.bytes for file in files) + entries * plan.encoding.entry_bytes

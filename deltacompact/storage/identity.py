@@ -34,6 +34,11 @@ def is_uri(path: str) -> bool:
     return "://" in path
 
 
+def is_far(path: str) -> bool:
+    """Whether a path is a URI of something else than a file on a disk: then a network is between."""
+    return is_uri(path) and path.partition("://")[0].lower() != "file"
+
+
 def absolute(path: str | os.PathLike[str]) -> Path:
     """The path from the root on, without "..": what is published from ../lake is known from /srv/lake, too."""
     full = Path(path).absolute()

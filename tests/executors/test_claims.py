@@ -27,6 +27,12 @@ def test_the_examples_of_the_story():
     assert [claim.everywhere for claim in claims] == [True, True, True, False]
 
 
+def test_the_capacity_says_whether_the_store_is_near():
+    """A plan for Ray allowed 104 MiB for fetches and uploads, whatever the store."""
+    claim = TaskClaim.of(nodes_of(2, 3), None, None)
+    assert [claim.capacity(GIB, is_near=is_near).is_near for is_near in (True, False)] == [True, False]
+
+
 def test_cpus_of_two_nodes_that_no_task_could_use_are_not_counted():
     claim = TaskClaim.of(nodes_of(2, 3), 3, None)
     assert (claim.cpus, claim.slots) == (2, (1, 1))

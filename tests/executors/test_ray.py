@@ -130,8 +130,10 @@ def test_a_plan_goes_by_the_capacity_of_the_running_cluster(ray_cluster):
     from deltacompact.planning.lanes import Lane
 
     for settings in (Settings(executor="ray"), Settings(executor="ray", concurrent_tasks=1)):
-        foreseen = foresee(settings, Lane.CLUSTER)
-        assert (foreseen.capacity, foreseen.assumed) == (RayExecutor(settings).capacity, None)
+        for waits in (False, True):
+            foreseen = foresee(settings, Lane.CLUSTER, waits)
+            assert (foreseen.capacity, foreseen.assumed) == (RayExecutor(settings, waits=waits).capacity, None)
+            assert foreseen.capacity.is_near is not waits
     assert foresee(Settings(executor="ray", ray_cpus=10_000), Lane.CLUSTER).assumed.endswith("of 10000 CPUs are there")
 
 

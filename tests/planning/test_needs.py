@@ -66,6 +66,9 @@ def test_only_files_behind_a_network_are_fetched_ahead() -> None:
     elsewhere = needed(file(10, 9 * MIB, path="s3://b/a.parquet", managed=False), capacity=near.plan.capacity)
     assert far.peak_bytes - near.peak_bytes == 2 * (9 * MIB + 10 * 32)
     assert elsewhere.peak_bytes == far.peak_bytes
+    for path in ("file:///exports/a.parquet", "FILE:///exports/a.parquet"):
+        on_disk = needed(file(10, 9 * MIB, path=path, managed=False), capacity=near.plan.capacity)
+        assert on_disk.peak_bytes == near.peak_bytes
 
 
 def test_a_process_holds_what_tasks_hand_over_but_for_the_entries_that_are_inside_of_them() -> None:
