@@ -44,6 +44,10 @@ class PositionError(InputError):
     """A stream position is not greater than all earlier ones."""
 
 
+class TokenError(InputError):
+    """A token stands for another batch: two batches have the same one."""
+
+
 class ConflictError(DeltaCompactError):
     """Another writer or compactor changed the stream first. Nothing that this process wrote is visible."""
 

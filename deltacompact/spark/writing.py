@@ -44,6 +44,7 @@ from deltacompact.change_events.operations import Operations
 from deltacompact.change_events.partitions import by_partition
 from deltacompact.delta_streams.appending import incoming
 from deltacompact.delta_streams.appending.changes import of_partition
+from deltacompact.delta_streams.appending.stream_writer import CommitTerms, StreamWriter
 from deltacompact.delta_streams.paths import TablePaths
 from deltacompact.spark import arrow_types
 from deltacompact.spark.options import WriteTarget
@@ -94,7 +95,8 @@ def write_rows(
 def commit_written(target: WriteTarget, messages: Iterable[WrittenFiles | None], token: Token | None) -> None:
     """Put one log entry for each partition. With a known token, commit nothing and log a warning.
 
-    Raises the first error of a partition, which says how many others are committed.
+    Raises TokenError, before anything is committed, if a partition knows the token for another batch; then the first
+    error of a partition, which says how many others are committed.
     """
     by_partition: dict[Partition, dict[OperationType, list[DataFile]]] = {}
     tasks = [message for message in messages if message is not None]
@@ -102,29 +104,40 @@ def commit_written(target: WriteTarget, messages: Iterable[WrittenFiles | None],
         for partition, operation, file in task.files:
             by_partition.setdefault(partition, {}).setdefault(operation, []).append(file)
 
+    deltas = {
+        partition: [(kind, files[kind]) for kind in (OperationType.DELETE, OperationType.UPSERT) if kind in files]
+        for partition, files in by_partition.items()
+    }
+    one_operation = target.operation_column is None
+
+    def look(partition: Partition) -> None:
+        writer = StreamWriter(target.catalog, target.table.table_id, partition)
+        terms = CommitTerms(token=token, one_operation=one_operation)
+        writer.committed_by(terms, tuple(kind for kind, _ in deltas[partition]))
+
     def commit(partition: Partition) -> None:
-        files = by_partition[partition]
-        deltas = [(kind, files[kind]) for kind in (OperationType.DELETE, OperationType.UPSERT) if kind in files]
         committed = target.catalog.commit(
             target.table.table_id,
             partition,
-            deltas,
+            deltas[partition],
             target.position,
             token,
             min(task.begun_s for task in tasks),
             force_position=target.force_position,
             schema_mode=target.schema_mode,
-            one_operation=target.operation_column is None,
+            one_operation=one_operation,
         )
         if new := [name for delta in committed for name in delta.new_columns]:
             _log.warning("table %r, partition %s: new columns: %s", target.table.table_id, partition, ", ".join(new))
         if skipped := committed[0].skipped:
             _log.warning("table %r, partition %s: skipped: %s", target.table.table_id, partition, skipped)
 
-    done, errors = done_for_each(sorted(by_partition, key=str), commit, target.catalog.at_once)
+    partitions = sorted(deltas, key=str)
+    side_by_side(partitions, look, target.catalog.at_once)
+    done, errors = done_for_each(partitions, commit, target.catalog.at_once)
     if errors:
         partition, error = errors[0]
-        raise of_partition(partition, error, len(done), len(by_partition), token) from error
+        raise of_partition(partition, error, len(done), len(partitions), token) from error
 
 
 def refuse_older_batch(target: WriteTarget, messages: Iterable[WrittenFiles | None], token: Token) -> None:

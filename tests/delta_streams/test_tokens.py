@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from stores import InterceptedStore
 from tables import lake_of_release_0_1
 
 import deltacompact
@@ -27,6 +28,9 @@ from deltacompact.storage.memory import MemoryStore
 
 LOCAL = deltacompact.Settings(executor="local")
 ALL = Partition()
+STANDS_FOR_BOTH = (
+    r"stands for the delete\+upsert at position \d+, not for this upsert: give every batch a token of its own"
+)
 DAY_S = 24 * 3600
 
 
@@ -140,35 +144,54 @@ def test_a_plain_append_is_refused_with_the_token_of_a_batch_of_both_operations(
 
 @pytest.mark.parametrize("token", ["nightly", ("etl", 7)])
 def test_rows_of_many_partitions_are_refused_with_the_token_of_a_batch_of_both_operations(token: Any) -> None:
-    """They were skipped in the partitions that know the token."""
-    catalog = DeltaStreamCatalog(MemoryStore())
+    """They were skipped in the partitions that know the token, or committed in those that do not."""
+    catalog = DeltaStreamCatalog(store := MemoryStore())
     catalog.create_table("t", ["day"], ["id"])
-    events = pa.table({"op": ["I", "D"], "id": [1, 2], "day": ["a", "a"]})
+    events = pa.table({"op": ["I", "D"], "id": [1, 2], "day": ["b", "b"]})
     catalog.append("t", events, operation_column="op", partition_by=["day"], token=token)
-    added = pa.table({"id": [77], "day": ["a"]})
-    with pytest.raises(InputError, match=r"stands for the delete\+upsert at position \d+, not for this upsert:"):
-        catalog.append("t", added, token=token)
+    before = [stat.path for stat in store.list("t/")]
+    with pytest.raises(InputError, match=rf"{STANDS_FOR_BOTH}$"):
+        catalog.append("t", pa.table({"id": [77, 78, 79], "day": ["a", "b", "c"]}), token=token)
+    assert [stat.path for stat in store.list("t/")] == before
     assert not catalog.append("t", events, operation_column="op", partition_by=["day"], token=token).committed
+
+
+def test_a_batch_of_another_process_with_the_same_token_leaves_no_advice_to_repeat_it() -> None:
+    """It came after this one was checked. To repeat this one with its token would be refused again."""
+
+    def fail(kind: str, path: str, act: Any) -> Any:
+        if kind == "put_if_absent" and path == f"t/day=b/stream/0/{1:020}.json" and not other:
+            other.append(DeltaStreamCatalog(store.inner))
+            events = pa.table({"op": ["I", "D"], "id": [1, 2], "day": ["b", "b"]})
+            other[0].append("t", events, operation_column="op", partition_by=["day"], token="k")
+        return act()
+
+    other: list[DeltaStreamCatalog] = []
+    catalog = DeltaStreamCatalog(store := InterceptedStore(MemoryStore(), fail))
+    catalog.create_table("t", ["day"], ["id"])
+    with pytest.raises(InputError, match="1 of 2 partitions are committed; for the others append their rows again"):
+        catalog.append("t", pa.table({"id": [77, 78], "day": ["a", "b"]}), token="k")
 
 
 def test_rows_of_spark_with_one_operation_are_refused_with_the_token_of_a_batch_of_both(
     catalog: DeltaStreamCatalog,
 ) -> None:
-    """Its tasks write files, and its driver commits them; neither needs Spark here."""
+    """Its tasks write files, and its driver commits them; neither needs Spark here. One partition was committed."""
     from deltacompact.spark.options import WriteTarget
     from deltacompact.spark.writing import commit_written, write_rows
 
     def write(table: pa.Table, operation_column: str | None) -> None:
-        table_ = catalog.described("t")
+        table_ = catalog.described("days")
         target = WriteTarget(catalog, table_, (), OperationType.UPSERT, operation_column, None, None)
         commit_written(target, [write_rows(target, table.to_batches())], Token("nightly"))
 
-    events = pa.table({"op": ["I", "D"], "id": [1, 2]})
+    catalog.create_table("days", ["day"], ["id"])
+    events = pa.table({"op": ["I", "D"], "id": [1, 2], "day": ["b", "b"]})
     write(events, "op")
-    with pytest.raises(InputError, match=r"stands for the delete\+upsert at position \d+, not for this upsert:"):
-        write(rows(77), None)
+    with pytest.raises(InputError, match=rf"{STANDS_FOR_BOTH}$"):
+        write(pa.table({"id": [77, 78, 79], "day": ["a", "b", "c"]}), None)
     write(events.slice(0, 1), "op")
-    assert keys(catalog) == [1]
+    assert catalog.read("days")["id"].to_pylist() == [1]
 
 
 def test_a_net_change_is_known_by_its_token_whatever_operations_it_has_in_this_release(

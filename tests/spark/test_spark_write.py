@@ -272,12 +272,12 @@ def test_rows_go_to_the_partition_that_says_their_value(catalog):
 
 def test_an_error_of_one_partition_stops_no_other_and_says_how_many_are_committed(catalog):
     catalog.create_table("t", partition_keys=["p"], primary_keys=["id"])
-    catalog.append("t", pa.table({"id": [0]}), {"p": "b"}, token=("etl", 7), operation="delete")
-    target = write_target({"catalog": catalog.uri, "table": "t"}, ["id", "p"], False)
+    catalog.append("t", pa.table({"id": [0]}), {"p": "b"})
+    target = write_target({"catalog": catalog.uri, "table": "t", "position": "5"}, ["id", "p"], False)
     written = writing.write_rows(target, [pa.record_batch({"id": [1, 2, 3], "p": ["a", "b", "c"]})])
     with pytest.raises(InputError, match=r"partition p=b: .* \(2 of 3 partitions are committed; for the others repeat"):
         writing.commit_written(target, [written], Token.of(("etl", 7)))
-    assert sorted(catalog.read("t")["id"].to_pylist()) == [1, 3]
+    assert sorted(catalog.read("t")["id"].to_pylist()) == [0, 1, 3]
 
 
 def test_partition_option():

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from deltacompact.base.data_file import DataFile
 from deltacompact.base.deltas import Appended, Delta
-from deltacompact.base.errors import ConflictError, DeltaCompactError, SchemaError
+from deltacompact.base.errors import ConflictError, DeltaCompactError, SchemaError, TokenError
 from deltacompact.base.model import ContentType, OperationType, Partition, Table
 from deltacompact.base.partitions import all_done, done_for_each
 from deltacompact.base.tokens import Token
@@ -62,13 +62,17 @@ _KINDS = (OperationType.DELETE, OperationType.UPSERT)
 
 @dataclass(slots=True)
 class _PartitionRows:
-    """What is written to one partition. `is_known`: its log knows the token, so nothing is written."""
+    """What is written to one partition. `is_known`: its log knows the token, so nothing is written.
+
+    `committed`: the deltas that the token has committed, now or before.
+    """
 
     partition: Partition
     writer: StreamWriter
     is_known: bool
     deltas: list[tuple[OperationType, list[DataFile]]] = field(default_factory=list)
     called: dict[str, str] = field(default_factory=dict)
+    committed: tuple[Delta, ...] = ()
 
     @property
     def files(self) -> list[DataFile]:
@@ -147,6 +151,8 @@ class ChangesWriter:
             if not self._options.in_order:
                 for part in self._parts.values():
                     part.put_deletes_first()
+            known = [part for part in self._parts.values() if part.is_known]
+            all_done(known, self._look_up, self._catalog.at_once)
             new = [part for part in self._parts.values() if not part.is_known]
             added = all_done(new, self._check, self._catalog.at_once)
             schemas.union(chain.from_iterable(added))  # raises where two partitions would get one column with two types
@@ -297,6 +303,15 @@ class ChangesWriter:
             given = None if part.is_known else rows_of(rows, events.name)
             part.add(kind, part.writer.write(given, kind, keys) if given else None, events.name)
 
+    def _look_up(self, part: _PartitionRows) -> None:
+        """Take the deltas of a known token from the log. Raises TokenError if it stands for another batch."""
+        # The token of a net change names the change. Another release may divide it into other operations.
+        kinds = tuple(kind for kind, _ in part.deltas) if self._options.in_order else None
+        committed = part.writer.committed_by(self._terms, kinds)
+        if committed is None:
+            raise ConflictError(f"partition {part.partition}: the log forgot token {self._terms.token}: append again")
+        part.committed = committed
+
     def _check(self, part: _PartitionRows) -> list[DataFile]:
         return part.writer.check(part.deltas, self._terms, part.called)
 
@@ -316,13 +331,8 @@ class ChangesWriter:
 
     def _commit(self, part: _PartitionRows) -> tuple[Partition, tuple[Delta, ...]]:
         if not part.is_known:
-            return part.partition, part.writer.commit_files(part.deltas, self._terms, self._begun_s, part.called)
-        # The token of a net change names the change. Another release may divide it into other operations.
-        kinds = tuple(kind for kind, _ in part.deltas) if self._options.in_order else None
-        known = part.writer.committed_by(self._terms, kinds)
-        if known is None:
-            raise ConflictError(f"partition {part.partition}: the log forgot token {self._terms.token}: append again")
-        return part.partition, known
+            part.committed = part.writer.commit_files(part.deltas, self._terms, self._begun_s, part.called)
+        return part.partition, part.committed
 
 
 def committed_so_far(count: int, of: int, token: Token | None) -> str:
@@ -335,6 +345,8 @@ def of_partition(partition: Partition, error: Exception, count: int, of: int, to
     """The error of a partition, which says how many others are committed."""
     if not count:
         return error
+    if isinstance(error, TokenError):  # another process was faster: the same token would be refused again
+        token = None
     kind = type(error) if isinstance(error, DeltaCompactError) else DeltaCompactError
     return kind(f"partition {partition}: {one_line(error)} ({committed_so_far(count, of, token)})")
 

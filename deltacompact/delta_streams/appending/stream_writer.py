@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from deltacompact.base.data_file import DataFile
 from deltacompact.base.deltas import Commit, Delta
-from deltacompact.base.errors import ConflictError, InputError, PositionError, SchemaError
+from deltacompact.base.errors import ConflictError, InputError, PositionError, SchemaError, TokenError
 from deltacompact.base.model import INT64_MAX, ContentType, OperationType, Partition, SchemaMode
 from deltacompact.base.numbers import DeltaFileNumber
 from deltacompact.base.partitions import done_for_each, side_by_side
@@ -279,7 +279,7 @@ class StreamWriter:
     ) -> tuple[Delta, ...] | None:
         """The deltas that the token committed before: their data need not be written again. None: the token is new.
 
-        `kinds` None: the operations are not known, because nothing is read yet, or do not count. Raises InputError if
+        `kinds` None: the operations are not known, because nothing is read yet, or do not count. Raises TokenError if
         the token stands for other operations.
         """
         log = self._catalog.log(self._table_id, self._partition)
@@ -324,7 +324,7 @@ def _skipped(
 ) -> tuple[Delta, ...]:
     """The deltas that a known token committed. They have files as long as they are not compacted.
 
-    Raises InputError if the token stands for other operations: then two batches have the same token.
+    Raises TokenError if the token stands for other operations: then two batches have the same token.
     """
     token = terms.token
     assert token is not None
@@ -334,7 +334,7 @@ def _skipped(
         return tuple(Delta(known.position, kind, skipped=why) for kind in kinds)
     if known.operations and not terms.stand_for(known.operations, kinds):
         committed, asked = ("+".join(operations) for operations in (known.operations, kinds))
-        raise InputError(
+        raise TokenError(
             f"table {table_id!r}: token {token} stands for the {committed} at position {known.position}, not for this "
             f"{asked}: give every batch a token of its own"
         )
