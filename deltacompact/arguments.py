@@ -7,12 +7,13 @@ request_of("orders", attempt="run-1")                           InputError: atte
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ContentType
 from deltacompact.base.settings import DEFAULTS, Options, Settings, at_least
+from deltacompact.base.shared_arguments import CompactionArguments
 from deltacompact.base.table_keys import SortKey
 from deltacompact.job import Request
 from deltacompact.layout.cluster_by import cluster_columns, text_of_columns
@@ -21,23 +22,6 @@ from deltacompact.tabular.formats import suffix_of
 
 if TYPE_CHECKING:
     from deltacompact.base.events import EventSink
-
-
-class CompactionArguments(TypedDict, total=False):
-    """Those of `deltacompact.compact` that say what is done: see there."""
-
-    primary_keys: Iterable[str] | None
-    sort_keys: Sequence[SortKey | str | Sequence[str]] | None
-    destination_compacted_table_id: str | None
-    rows_per_primary_key_index_file: int
-    rows_per_compacted_file: int
-    hash_bucket_count: int | None
-    compacted_file_content_type: ContentType | str
-    partitions: Sequence[Mapping[str, Any]] | None
-    settings: Settings | None
-    purge: bool
-    cluster_by: str | Sequence[str] | None
-    attempt: str | None
 
 
 ARGUMENTS_OF_STREAMS = tuple(

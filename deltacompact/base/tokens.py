@@ -47,6 +47,10 @@ class Token:
         return repr(self.name) if self.sequence is None else f"{self.name!r} sequence {self.sequence}"
 
 
+TokenLike = Token | str | tuple[str, int] | None
+"""A token in the API: a name, or a producer and the number of its batch."""
+
+
 def _pair(value: Any) -> tuple[Any, Any]:
     """Producer and sequence number; (None, None) if the value is not a pair."""
     pair = tuple(value) if isinstance(value, list | tuple) else ()

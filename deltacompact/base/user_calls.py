@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 import re
 from collections.abc import Callable, Collection
@@ -24,28 +23,17 @@ from deltacompact.base.wording import unknown_option
 Call = TypeVar("Call", bound=Callable[..., Any])
 Kind = TypeVar("Kind", bound=type)
 
-_MODULES = {
-    "ChangeEventOptions": "delta_streams.appending.change_options",
-    "ChangesOptions": "change_feed.request",
-    "CompactionArguments": "arguments",
-    "IcebergSelection": "catalog.iceberg_table",
-    "ReportedReads": "layout.collected_reads",
-    "Selection": "delta_streams.scan",
-}
-"""The modules of the argument lists that several calls share. A call imports its list when it is made."""
-
 
 def arguments_of(function: Callable[..., Any]) -> tuple[str, ...] | None:
     """The names of a call's arguments. None: the call passes on any argument."""
-    names: list[str] = []
+    names, known = list[str](), inspect.unwrap(function).__globals__
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is not parameter.VAR_KEYWORD:
             names.append(name)
         elif (several := re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation))) is None:
             return None
         else:
-            module = importlib.import_module(f"deltacompact.{_MODULES[several[1]]}")
-            names += getattr(module, several[1]).__annotations__
+            names += known[several[1]].__annotations__
     return tuple(name for name in names if name not in ("self", "cls"))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Unpack
 
+from deltacompact.base.shared_arguments import ChangesOptions
 from deltacompact.base.user_calls import user_call
 from deltacompact.catalog.opening import is_iceberg_catalog
 
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
 
     from deltacompact.catalog.delta_streams import DeltaStreamCatalog
     from deltacompact.catalog.iceberg import IcebergCatalog
-    from deltacompact.change_feed.request import ChangesOptions
 
 
 @user_call

@@ -22,9 +22,18 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.model import ContentType, Partition, PartitionLike, Readers, SchemaMode, Table
 from deltacompact.base.notebooks import UsersWords
 from deltacompact.base.partitions import side_by_side
+from deltacompact.base.shared_arguments import (
+    AppendTerms,
+    ChangeEventTerms,
+    ChangesOptions,
+    CompactionArguments,
+    ReportedReads,
+    Selection,
+)
 from deltacompact.base.table_keys import TableKeys
+from deltacompact.base.tokens import TokenLike
 from deltacompact.base.user_calls import users_calls
-from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S
+from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S, Streams
 
 if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     import duckdb
@@ -32,23 +41,18 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     import pyarrow as pa
     import pyarrow.dataset as ds
 
-    from deltacompact.arguments import CompactionArguments
     from deltacompact.base.events import EventSink
     from deltacompact.base.fingerprint import Fingerprint
     from deltacompact.base.settings import Settings
     from deltacompact.base.thresholds import Thresholds
-    from deltacompact.catalog.delta_stream_calls import DeltaStreamCalls, TokenLike
     from deltacompact.catalog.table_plan import TablePlan
     from deltacompact.change_feed.bookmark import Bookmark
     from deltacompact.change_feed.difference import Difference
-    from deltacompact.change_feed.request import ChangesOptions
-    from deltacompact.delta_streams.appending.change_options import ChangeEventOptions
+    from deltacompact.delta_streams.appending.appender import Appender
     from deltacompact.delta_streams.history import VersionMade
     from deltacompact.delta_streams.log.state import StreamState
-    from deltacompact.delta_streams.scan import Selection
     from deltacompact.delta_streams.versions import VersionInfo
     from deltacompact.layout.advice import Advice
-    from deltacompact.layout.collected_reads import ReportedReads
     from deltacompact.layout.heat import Heat
     from deltacompact.maintenance.check import CheckResult
     from deltacompact.maintenance.drop import DropResult
@@ -80,7 +84,7 @@ class DeltaStreamTable(UsersWords):
     of a table without partition keys.
     """
 
-    _catalog: DeltaStreamCalls
+    _catalog: Streams
     _table_id: str
 
     def __repr__(self) -> str:
@@ -202,9 +206,7 @@ class DeltaStreamTable(UsersWords):
         operation: str = "upsert",
         stream_position: int | None = None,
         token: TokenLike = None,
-        *,
-        force_position: bool = False,
-        schema_mode: SchemaMode | str | None = None,
+        **terms: Unpack[AppendTerms],
     ) -> Delta: ...
     @overload
     def append(
@@ -214,10 +216,7 @@ class DeltaStreamTable(UsersWords):
         operation: str = "upsert",
         stream_position: int | None = None,
         token: TokenLike = None,
-        *,
-        force_position: bool = False,
-        schema_mode: SchemaMode | str | None = None,
-        **changes: Unpack[ChangeEventOptions],
+        **terms: Unpack[ChangeEventTerms],
     ) -> Appended: ...
     def append(
         self,
@@ -226,10 +225,7 @@ class DeltaStreamTable(UsersWords):
         operation: str = "upsert",
         stream_position: int | None = None,
         token: TokenLike = None,
-        *,
-        force_position: bool = False,
-        schema_mode: SchemaMode | str | None = None,
-        **changes: Unpack[ChangeEventOptions],
+        **terms: Unpack[ChangeEventTerms],
     ) -> Delta | Appended:
         """Commit rows as one delta, or change events as one commit a partition.
 
@@ -240,26 +236,30 @@ class DeltaStreamTable(UsersWords):
         token              a name, or a producer and the number of its batch: ("etl", 7). A known one commits nothing
         force_position     allow a position of more than a year ahead
         schema_mode        "fixed" refuses new columns, "merge" adds them (default: the table's)
-        changes            operation_column, upsert_values, delete_values, partition_by, format: see
-                           `DeltaStreamCatalog.append`, which also says what is raised
+
+        Returns the delta: look at its `committed`, `new_columns` and `null_keys`. Raises OutcomeUnknownError where the
+        outcome cannot be known: repeat the call with the same token. Raises PositionError for a bad position,
+        SchemaError where the rows do not fit the stream.
+
+        Change events: `operation_column` names the column in which each row says its operation, by `upsert_values` and
+        `delete_values`; `format` is "debezium", "maxwell" or "dms". The order of the rows counts, or the table's sort
+        keys: one commit has the deletes and then the upserts that are left. `partition_by` names partition keys whose
+        values are in the rows, null too, unless `format` is given (default: those that `partition` does not have, and
+        null is refused); each partition has a commit of its own, with the token. Then an Appended is returned. Raises
+        InputError naming the row, before anything is committed.
 
         Examples:
             >>> orders.append(pa.table({"id": [4], "status": ["new"]})).rows
             1
             >>> orders.append(pa.table({"id": [3]}), operation="delete", token=("etl", 7)).committed
             True
+            >>> orders.append(pa.table({"id": [3]}), operation="delete", token=("etl", 7)).committed
+            False
+            >>> changes = pa.table({"id": [2, 4], "status": ["sent", None], "op": ["u", "d"]})
+            >>> [delta.operation.value for delta in orders.append(changes, operation_column="op").deltas]
+            ['delete', 'upsert']
         """
-        return self._catalog.append(
-            self._table_id,
-            tables,
-            partition,
-            operation,
-            stream_position,
-            token,
-            force_position=force_position,
-            schema_mode=schema_mode,
-            **changes,
-        )
+        return self._writer(partition, operation, stream_position, token, terms).append(tables)
 
     @overload
     def append_files(
@@ -272,8 +272,7 @@ class DeltaStreamTable(UsersWords):
         *,
         reference: bool = False,
         content_type: ContentType | None = None,
-        force_position: bool = False,
-        schema_mode: SchemaMode | str | None = None,
+        **terms: Unpack[AppendTerms],
     ) -> Delta: ...
     @overload
     def append_files(
@@ -286,9 +285,7 @@ class DeltaStreamTable(UsersWords):
         *,
         reference: bool = False,
         content_type: ContentType | None = None,
-        force_position: bool = False,
-        schema_mode: SchemaMode | str | None = None,
-        **changes: Unpack[ChangeEventOptions],
+        **terms: Unpack[ChangeEventTerms],
     ) -> Appended: ...
     def append_files(
         self,
@@ -300,37 +297,25 @@ class DeltaStreamTable(UsersWords):
         *,
         reference: bool = False,
         content_type: ContentType | None = None,
-        force_position: bool = False,
-        schema_mode: SchemaMode | str | None = None,
-        **changes: Unpack[ChangeEventOptions],
+        **terms: Unpack[ChangeEventTerms],
     ) -> Delta | Appended:
         """Commit files as one delta: copied into the catalog, or where they are.
 
         sources         local paths or URIs, or one of them
-        reference       leave the files where they are; they must not change
+        reference       leave the files where they are; they must not change: readers refuse a changed file
         content_type    of the files (default: by their names)
 
-        The other arguments are those of `append`. Raises InputError for a file that cannot be read: see
-        `DeltaStreamCatalog.append_files`.
+        The other arguments are those of `append`. CSV and JSON columns take the types of the stream's schema. Files of
+        change events, or of rows of several partitions, are read and written anew. Raises what `append` raises, and
+        InputError for a file that cannot be read.
 
         Examples:
             >>> pq.write_table(pa.table({"id": [7, 8], "status": ["new", "new"]}), "orders.parquet")
             >>> orders.append_files("orders.parquet", token="monday").rows
             2
         """
-        return self._catalog.append_files(
-            self._table_id,
-            sources,
-            partition,
-            operation,
-            stream_position,
-            token,
-            reference=reference,
-            content_type=content_type,
-            force_position=force_position,
-            schema_mode=schema_mode,
-            **changes,
-        )
+        writer = self._writer(partition, operation, stream_position, token, terms)
+        return writer.append_files(sources, reference, content_type)
 
     def restate(self, tables: Any, partition: Mapping[str, Any] | None = None) -> StreamState:
         """Replace a partition's contents by these rows. Deltas that are committed meanwhile stay on top.
@@ -342,7 +327,7 @@ class DeltaStreamTable(UsersWords):
             >>> orders.restate(pa.table({"id": [9], "status": ["old"]})).version[:2]
             '2-'
         """
-        return self._catalog.restate(self._table_id, tables, partition)
+        return self._writer(partition).restate(tables)
 
     # Reading
 
@@ -360,7 +345,9 @@ class DeltaStreamTable(UsersWords):
             >>> orders.read(columns=["id"]).to_pylist()
             [{'id': 2}, {'id': 3}]
         """
-        return self._catalog.read(self._table_id, partition, **selection)
+        from deltacompact.delta_streams.scan import Scan, read_table
+
+        return read_table(self._catalog, Scan(self._table_id, partition, **selection))
 
     def scan(self, partition: PartitionLike = None, **selection: Unpack[Selection]) -> pa.RecordBatchReader:
         """The live rows batch by batch, for tables that do not fit in memory. Arguments as for `read`.
@@ -369,7 +356,9 @@ class DeltaStreamTable(UsersWords):
             >>> sum(batch.num_rows for batch in orders.scan())
             2
         """
-        return self._catalog.scan(self._table_id, partition, **selection)
+        from deltacompact.delta_streams.scan import Scan, scan_table
+
+        return scan_table(self._catalog, Scan(self._table_id, partition, **selection))
 
     def export(
         self,
@@ -390,9 +379,9 @@ class DeltaStreamTable(UsersWords):
             >>> orders.export("orders.csv")
             2
         """
-        from deltacompact.delta_streams.scan import export_table
+        from deltacompact.delta_streams.scan import Scan, export_table
 
-        return export_table(self._catalog, self._table_id, target, partition, version, as_of)
+        return export_table(self._catalog, Scan(self._table_id, partition, version=version, as_of=as_of), target)
 
     def advise(
         self,
@@ -526,13 +515,16 @@ class DeltaStreamTable(UsersWords):
         """Paths or URIs of the live compacted files, for engines that read lists. Files may lack new columns:
         duckdb.read_parquet(files, union_by_name=True).
 
-        Raises InputError where a partition was not compacted yet, or has files with dead rows.
+        The folders below the table hold more: deltas, and versions that were replaced. Deltas since the last compaction
+        are not in the list. Raises InputError where a partition was not compacted yet, or has files with dead rows.
 
         Examples:
             >>> pq.read_table(orders.compacted_files()).num_rows
             3
         """
-        return self._catalog.compacted_files(self._table_id, partition)
+        from deltacompact.delta_streams.file_lists import live_files
+
+        return live_files(self._catalog, self._table_id, partition)
 
     def fingerprint(self, partition: PartitionLike = None, *, as_of: str | datetime | None = None) -> Fingerprint:
         """How many rows live, and the sum of their hashes: two tables with the same rows have the same.
@@ -644,7 +636,7 @@ class DeltaStreamTable(UsersWords):
             from deltacompact.reports.health import health_of_streams
             from deltacompact.reports.plots import health_asked
 
-            chosen = self._chosen(partition)
+            chosen = self._catalog.chosen(self._table_id, partition)
             return health_asked(
                 health, plot, lambda limits: health_of_streams(self._catalog, self._table_id, chosen, limits)
             )
@@ -863,30 +855,59 @@ class DeltaStreamTable(UsersWords):
     def publish(self, to: str | None = None, partition: PartitionLike = None) -> PublicationResult:
         """Show the compacted rows in an Iceberg or a Delta table, now and after every compaction.
 
-        `to` is "iceberg://NAME/ns.table", "delta:///PATH" or "delta://s3://BUCKET/PATH"; without it, repair what a
-        crash has left undone. See `DeltaStreamCatalog.publish`.
+        `to` is "iceberg://NAME/ns.table", "delta:///PATH" or "delta://s3://BUCKET/PATH". A call without it repairs what
+        a crash or a catalog that did not answer has left undone. Raises InputError, before anything is declared, if the
+        rows or that table do not fit, and what reading or committing raises.
 
         Examples:
             >>> orders.publish("delta://shown").files_added
             1
         """
-        return self._catalog.publish(self._table_id, to, partition)
+        from deltacompact.publication.publication import publish
+
+        return publish(self._catalog, self._table_id, to, partition)
 
     def stop_publishing(self) -> str | None:
-        """Publish no more. Returns the Iceberg or Delta table that stays as it is, if any: drop it, without purge.
+        """Publish no more. Returns the Iceberg or Delta table that stays as it is, if any.
+
+        Nothing protects the files that it refers to from a vacuum any more: drop it, but do not purge it. PyIceberg's
+        purge_table ignores gc.enabled, and deletes files of the lake.
 
         Examples:
             >>> orders.stop_publishing() is None
             True
         """
-        return self._catalog.stop_publishing(self._table_id)
+        target = self.publication
+        self._catalog.declare_publication(self._table_id, None)
+        return target
 
     @property
     def _declared(self) -> Table:
         return self._catalog.described(self._table_id)
 
-    def _chosen(self, partition: PartitionLike) -> list[Partition]:
-        return self._catalog.chosen(self._table_id, partition)
+    def _writer(
+        self,
+        partition: PartitionLike = None,
+        operation: str = "upsert",
+        stream_position: int | None = None,
+        token: TokenLike = None,
+        said: ChangeEventTerms | None = None,
+        *,
+        in_order: bool = True,
+    ) -> Appender:
+        """Writes rows of which the caller says so much; `in_order`: see there."""
+        from deltacompact.delta_streams.appending.appender import Appender
+        from deltacompact.delta_streams.appending.stream_writer import CommitTerms
+
+        said = said or {}
+        terms = CommitTerms.of(
+            stream_position,
+            token,
+            self._catalog.clock(),
+            force_position=said.get("force_position", False),
+            schema_mode=said.get("schema_mode"),
+        )
+        return Appender(self._catalog, self._table_id, partition, operation, terms, said, in_order)
 
     def _of_each(self, partition: PartitionLike, work: Callable[[Partition], T]) -> list[T]:
-        return side_by_side(self._chosen(partition), work, self._catalog.at_once)
+        return side_by_side(self._catalog.chosen(self._table_id, partition), work, self._catalog.at_once)

@@ -8,18 +8,25 @@ catalog.table("orders").read()                  the live rows
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar, Unpack
 
 from deltacompact.base import expect
+from deltacompact.base.data_file import DataFile
+from deltacompact.base.deltas import Delta
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import CATALOG_VARIABLE, Readers, SchemaMode
+from deltacompact.base.model import CATALOG_VARIABLE, OperationType, Partition, Readers, SchemaMode
 from deltacompact.base.notebooks import UsersWords
+from deltacompact.base.shared_arguments import AppendTerms
 from deltacompact.base.table_keys import SortKey
+from deltacompact.base.tokens import TokenLike
 from deltacompact.base.user_calls import users_calls
-from deltacompact.catalog.delta_stream_calls import DeltaStreamCalls
 from deltacompact.catalog.delta_stream_table import DeltaStreamTable
+from deltacompact.delta_streams.streams import Streams
 from deltacompact.storage.opening import open_store
 from deltacompact.storage.s3_access import S3Settings
 
@@ -27,6 +34,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deltacompact.maintenance.drop import DropResult
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def open_catalog(uri: str | os.PathLike[str] | None = None, *, s3: S3Settings | None = None) -> DeltaStreamCatalog:
@@ -40,13 +50,38 @@ def open_catalog(uri: str | os.PathLike[str] | None = None, *, s3: S3Settings | 
     return DeltaStreamCatalog(open_store(uri, s3))
 
 
+def _by_name(method: Callable[Concatenate[DeltaStreamTable, P], T]) -> Callable[Concatenate[Streams, str, P], T]:
+    """The method of a table, as a call of the catalog that names the table."""
+
+    def call(catalog: Streams, table_id: str, *given: P.args, **named: P.kwargs) -> T:
+        return method(DeltaStreamTable(catalog, table_id), *given, **named)
+
+    functools.update_wrapper(call, method)
+    signature = inspect.signature(method)
+    itself, *others = signature.parameters.values()
+    named = inspect.Parameter("table_id", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="str")
+    call.__signature__ = signature.replace(parameters=[itself, named, *others])  # type: ignore[attr-defined]
+    return call  # type: ignore[return-value]  # a caller may write `table_id=`, of which the annotation cannot tell
+
+
 @users_calls
-class DeltaStreamCatalog(DeltaStreamCalls, UsersWords):
+class DeltaStreamCatalog(Streams, UsersWords):
     """Tables of partition streams below the root of a store. Safe to use from several threads and processes.
 
     `table_id` is the name of a table. A call that is about one takes the arguments of the method of `DeltaStreamTable`
     that has its name, and raises NotFoundError for an unknown table.
+
+        catalog.append("orders", rows, token="a")      catalog.table("orders").append(rows, token="a")
     """
+
+    append = _by_name(DeltaStreamTable.append)
+    append_files = _by_name(DeltaStreamTable.append_files)
+    restate = _by_name(DeltaStreamTable.restate)
+    read = _by_name(DeltaStreamTable.read)
+    scan = _by_name(DeltaStreamTable.scan)
+    compacted_files = _by_name(DeltaStreamTable.compacted_files)
+    publish = _by_name(DeltaStreamTable.publish)
+    stop_publishing = _by_name(DeltaStreamTable.stop_publishing)
 
     _words = (
         "append",
@@ -158,3 +193,32 @@ class DeltaStreamCatalog(DeltaStreamCalls, UsersWords):
         from deltacompact.maintenance.drop import drop
 
         return drop(self, expect.text("table_id", table_id), dry_run=dry_run)
+
+    def commit(
+        self,
+        table_id: str,
+        partition: Partition,
+        deltas: Sequence[tuple[OperationType, Sequence[DataFile]]],
+        stream_position: int | None = None,
+        token: TokenLike = None,
+        begun_s: float | None = None,
+        *,
+        one_operation: bool = False,
+        **asked: Unpack[AppendTerms],
+    ) -> tuple[Delta, ...]:
+        """Commit written files as one log entry; its deltas (a CDC batch: deletes, upserts) become visible together.
+
+        `stream_position` is the position of the first delta; the others follow it. `begun_s` says when the write of the
+        files began (store's clock, seconds): too old files are refused, because a vacuum may have deleted them. Raises
+        InputError for a commit without deltas, and for a token that is known for another operation. `one_operation`
+        says that the caller named the operation: then a token of upserts and deletes is another batch's, too. A delta
+        without files is legal: its position and token count.
+        """
+        from deltacompact.delta_streams.appending.stream_writer import CommitTerms, writer_of
+
+        if not deltas:
+            raise InputError("a commit needs at least one delta")
+        terms = CommitTerms.of(stream_position, token, self.clock(), deltas=len(deltas), **asked)
+        self.current_table(table_id)
+        writer = writer_of(self, table_id, partition)
+        return writer.commit(deltas, replace(terms, one_operation=one_operation), begun_s)

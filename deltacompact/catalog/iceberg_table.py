@@ -22,6 +22,7 @@ from deltacompact.base import expect
 from deltacompact.base.events import EventSink, fan_out
 from deltacompact.base.notebooks import UsersWords
 from deltacompact.base.settings import Settings
+from deltacompact.base.shared_arguments import ChangesOptions, ReportedReads
 from deltacompact.base.user_calls import users_calls
 
 if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
@@ -35,14 +36,13 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     from deltacompact.catalog.iceberg_calls import IcebergCalls
     from deltacompact.change_feed.bookmark import Bookmark
     from deltacompact.change_feed.difference import Difference
-    from deltacompact.change_feed.request import ChangesOptions
     from deltacompact.iceberg.history import SnapshotMade
     from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
     from deltacompact.iceberg_modes.maintain.result import MaintainResult
     from deltacompact.iceberg_modes.plan import ModePlan
     from deltacompact.iceberg_modes.result import ModeResult
     from deltacompact.layout.advice import Advice
-    from deltacompact.layout.collected_reads import CollectedReads, ReportedReads
+    from deltacompact.layout.collected_reads import CollectedReads
     from deltacompact.layout.heat import Heat
     from deltacompact.maintenance.iceberg_check import BranchCheck
     from deltacompact.maintenance.readable_by import Obstacle

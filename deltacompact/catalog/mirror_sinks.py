@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from deltacompact.base import compute as pc
 from deltacompact.base.errors import InputError
+from deltacompact.base.shared_arguments import ChangeEventTerms
 from deltacompact.catalog.delta_stream_table import DeltaStreamTable
 from deltacompact.change_feed.batch_keys import DELETES, UPSERTS
 from deltacompact.change_feed.columns import CHANGE_COLUMNS
@@ -63,15 +64,13 @@ class StreamSink:
 
         schema = pa.schema([changes.schema.field(name) for name in columns])
         batch = pa.RecordBatchReader.from_batches(schema, batches())
-        self.table._catalog._append_net(
-            self.table.table_id,
-            batch,
-            token,
+        said = ChangeEventTerms(
             operation_column=_CHANGE,
             upsert_values=UPSERTS,
             delete_values=DELETES,
             partition_by=self.table.partition_keys,
         )
+        self.table._writer(token=token, said=said, in_order=False).append(batch)
         return rows
 
 

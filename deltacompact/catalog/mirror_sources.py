@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from deltacompact.base import compute as pc
+from deltacompact.base.shared_arguments import ChangesOptions
 from deltacompact.catalog.delta_stream_table import DeltaStreamTable
 from deltacompact.change_feed import stream_bookmarks
 from deltacompact.change_feed.bookmark import Bookmark
 from deltacompact.change_feed.changes import branch_batch, stream_batch
-from deltacompact.change_feed.request import ChangesOptions, ChangesRequest, narrowed
+from deltacompact.change_feed.request import ChangesRequest, narrowed
 
 if TYPE_CHECKING:
     from deltacompact.catalog.iceberg_table import IcebergCatalogTable

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
-from typing import Any, Protocol, TypedDict
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -47,17 +47,6 @@ class ChangeRange(Protocol):
 
     def net(self) -> list[ChangeStep]: ...
     def commits(self) -> list[ChangeStep]: ...
-
-
-class ChangesOptions(TypedDict, total=False):
-    """The fields of ChangesRequest."""
-
-    per_commit: bool
-    before: bool
-    columns: Sequence[str] | None
-    where: Any
-    key: Sequence[str] | None
-    memory_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)

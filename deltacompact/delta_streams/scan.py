@@ -6,11 +6,11 @@ scan("orders", {"day": "1995-04-03"}, columns=["id"], filter=[("total", ">", 9)]
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from datetime import datetime
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -39,38 +39,22 @@ if TYPE_CHECKING:
     from deltacompact.delta_streams.streams import Streams
 
 
-class Selection(TypedDict, total=False):
-    """Which part of a table to read; every field is optional.
-
-    columns   names; default: all columns
-    filter    an expression of pyarrow.compute, or a list of (column, operator, value) as in pyarrow.parquet.read_table;
-              a list lets the scan read only its columns
-    as_of     name or number of a retained version of one partition, or a time: the rows that lived then, without those
-              of deltas that were retracted since; default: now
-    version   the same
-    """
-
-    columns: Sequence[str] | None
-    filter: Any
-    as_of: str | datetime | None
-    version: str | datetime | None
-
-
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """One scan of a table: a partition (None: all) and the fields of a Selection."""
+    """One scan of a table: a partition (None: all) and the fields of a Selection, where `version` is another word for
+    `as_of`."""
 
     table_id: str
     partition: PartitionLike = None
     columns: Sequence[str] | None = None
     filter: Any = None
-    version: str | datetime | None = None
+    version: InitVar[str | datetime | None] = None
     as_of: str | datetime | None = None
 
-    def __post_init__(self) -> None:
-        if self.as_of is not None and self.version is not None:
+    def __post_init__(self, version: str | datetime | None) -> None:
+        if self.as_of is not None and version is not None:
             raise InputError("as_of and version say the same: give one of them")
-        object.__setattr__(self, "as_of", self.version if self.as_of is None else self.as_of)
+        object.__setattr__(self, "as_of", version if self.as_of is None else self.as_of)
         if not isinstance(self.as_of, datetime):
             expect.text_or_none("version", self.as_of)
         object.__setattr__(self, "columns", named_columns(self.columns))  # an iterator can be read only once
@@ -95,7 +79,9 @@ def scanned(catalog: Streams, scan: Scan) -> tuple[pa.Schema, Iterator[pa.Table]
     Raises NotFoundError for an unknown table, partition or version, InputError for an unknown column.
     """
     table = catalog.described(scan.table_id)
-    chosen = _chosen(catalog, scan, table)
+    if scan.partition is None and scan.as_of is not None and table.partition_keys and moment_of(scan.as_of) is None:
+        raise InputError(f"version {scan.as_of!r}: each partition has its own versions, name a partition")
+    chosen = catalog.chosen(scan.table_id, scan.partition)
     opened = side_by_side(chosen, lambda partition: _state(catalog, scan, partition), catalog.at_once)
     states = list(zip(chosen, opened, strict=True))
     table = with_keys_of(catalog, table, opened)
@@ -129,14 +115,6 @@ def scanned(catalog: Streams, scan: Scan) -> tuple[pa.Schema, Iterator[pa.Table]
     return selected.wanted, record.until_the_end(tables())
 
 
-def _chosen(catalog: Streams, scan: Scan, table: Table) -> list[Partition]:
-    if scan.partition is not None:
-        return [catalog.partition(scan.table_id, scan.partition)]
-    if scan.as_of is not None and table.partition_keys and moment_of(scan.as_of) is None:
-        raise InputError(f"version {scan.as_of!r}: each partition has its own versions, name a partition")
-    return catalog.partitions(scan.table_id)
-
-
 def _state(catalog: Streams, scan: Scan, partition: Partition) -> StreamState:
     if scan.as_of is None:
         return catalog.state(scan.table_id, partition)
@@ -159,13 +137,6 @@ def with_keys_of(catalog: Streams, table: Table, states: Sequence[StreamState]) 
     return table
 
 
-def export_table(
-    catalog: Streams,
-    table_id: str,
-    target: str,
-    partition: PartitionLike = None,
-    version: str | datetime | None = None,
-    as_of: str | datetime | None = None,
-) -> int:
+def export_table(catalog: Streams, scan: Scan, target: str) -> int:
     """Write the live rows to one file (local path or URI), batch by batch. Returns the number of rows."""
-    return exported(catalog.store, target, *scanned(catalog, Scan(table_id, partition, version=version, as_of=as_of)))
+    return exported(catalog.store, target, *scanned(catalog, scan))

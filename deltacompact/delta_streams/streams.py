@@ -57,9 +57,12 @@ class Streams(Tables):
         self._listings: dict[str, Listing] = {}
         self._fitting: dict[str, pa.Schema] = {}
         self._spellings: dict[str, Spellings] = {}
+        self.writers: dict[tuple[str, Partition], Any] = {}
+        """Those of streams that this process has appended to: see writer_of in appending/stream_writer.py."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_logs": {}, "_listings": {}, "_fitting": {}, "_spellings": {}}
+        remembered = ("_logs", "_listings", "_fitting", "_spellings", "writers")
+        return {**super().__getstate__(), **{name: {} for name in remembered}}
 
     def partitions(self, table_id: str) -> list[Partition]:
         """The partitions that hold a stream."""
@@ -108,12 +111,13 @@ class Streams(Tables):
         self._listings.pop(table_id, None)
         self._fitting.pop(table_id, None)
         self._spellings.pop(table_id, None)
-        for key in list(self._logs):  # other threads may add some meanwhile
-            if key[0] == table_id:
-                self._logs.pop(key, None)
+        for of_stream in (self._logs, self.writers):
+            for key in list(of_stream):  # other threads may add some meanwhile
+                if key[0] == table_id:
+                    of_stream.pop(key, None)
 
     def chosen(self, table_id: str, partition: PartitionLike) -> list[Partition]:
-        """All partitions, or the named one."""
+        """All partitions, or the named one. A Partition that the catalog has named is not looked for again."""
         if partition is None:
             return self.partitions(table_id)
         if isinstance(partition, Partition):

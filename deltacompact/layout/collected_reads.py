@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
@@ -89,13 +89,6 @@ class CollectedReads:
     @property
     def notes(self) -> tuple[str, ...]:
         return self.left_out.words
-
-
-class ReportedReads(TypedDict, total=False):
-    """Reads of a table that others tell: see `IcebergCatalogTable.advise`."""
-
-    scan_reports: Iterable[Any]
-    spark_logs: Iterable[str | Path]
 
 
 def collected_reads(

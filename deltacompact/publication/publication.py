@@ -88,7 +88,7 @@ def publish(
     to: str | None = None,
     partition: PartitionLike = None,
 ) -> PublicationResult:
-    """See DeltaStreamCatalog.publish."""
+    """See DeltaStreamTable.publish."""
     declared = catalog.publication(table_id)
     if to is not None:
         to = str(target_of(to))

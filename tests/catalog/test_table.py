@@ -8,6 +8,7 @@ a notebook         a small table, in which values are no markup
 
 from __future__ import annotations
 
+import inspect
 import pickle
 
 import pyarrow as pa
@@ -148,6 +149,16 @@ def test_the_table_does_what_the_functions_do(catalog):
     assert orders.compact().sessions[0].deleted == 1
     assert orders.plan().nothing_to_do
     assert orders == catalog.table("orders") and pickle.loads(pickle.dumps(orders)).read().equals(orders.read())
+
+
+def test_a_call_of_the_catalog_takes_a_table_and_what_the_tables_own_call_takes(catalog):
+    for name in ("append", "append_files", "compacted_files", "publish", "read", "restate", "scan", "stop_publishing"):
+        of_table = arguments_of(getattr(DeltaStreamTable, name))
+        assert arguments_of(getattr(DeltaStreamCatalog, name)) == ("table_id", *of_table), name
+    assert catalog.read(table_id="orders") == catalog.read("orders") == catalog.table("orders").read()
+    with pytest.raises(TypeError, match=r"^append\(\) has an unknown argument 'tokn': did you mean 'token'\?"):
+        catalog.append("orders", pa.table({"id": [4]}), tokn="a")
+    assert "operation_column" in inspect.getdoc(DeltaStreamCatalog.append)
 
 
 def test_history_says_what_made_each_version(catalog, tmp_path):

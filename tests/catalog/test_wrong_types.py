@@ -12,7 +12,6 @@ from deltacompact import Settings, compact, open_catalog
 from deltacompact.base.errors import InputError
 from deltacompact.base.table_keys import SortKey
 from deltacompact.delta_streams.file_lists import publish
-from deltacompact.delta_streams.scan import export_table
 from deltacompact.delta_streams.versions import retract, rollback
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.maintenance.check import check, rehash_table
@@ -70,7 +69,7 @@ CALLS = {
         **{"partition": {"day": "a"}, **given}
     ),
     "diff": lambda lake, **given: lake.table(given.pop("table_id", "t")).diff(**{"partition": {"day": "a"}, **given}),
-    "export_table": lambda lake, **given: export_table(lake, **{"table_id": "t", "target": "/none/x.csv", **given}),
+    "export": lambda lake, **given: lake.table(given.pop("table_id", "t")).export(**{"target": "/none/x.csv", **given}),
     "open_catalog": lambda _, **given: open_catalog(**{"uri": "/tmp", **given}),
     "Settings": lambda _, **given: Settings(**given),
     "S3Settings": lambda _, **given: S3Settings(**given),
@@ -107,9 +106,9 @@ WRONG = [
     *((name, "columns", value) for name in ("read", "scan") for value in ("id", 7, [1], [None], {"id": 1}, [])),
     *((name, "version", value) for name in ("read", "scan", "rollback") for value in (0, 1.5, b"0", "")),
     *((name, "filter", value) for name in ("read", "scan") for value in (7, "id > 1", [("id",)])),
-    ("export_table", "version", 0),
+    ("export", "version", 0),
     *((name, end, value) for name in ("changes", "diff") for end in ("from_", "to") for value in (1, 1.5, b"0", True)),
-    *(("export_table", "target", value) for value in (7, None, b"x.csv")),
+    *(("export", "target", value) for value in (7, None, b"x.csv")),
     *(("compact", "source_table_id", value) for value in (7, None)),
     *(("compact", "primary_keys", value) for value in (7, [1], [], {"id": 1})),
     *(("compact", "sort_keys", value) for value in (7, [7], [("a", "b", "c")], [("a", "up")])),

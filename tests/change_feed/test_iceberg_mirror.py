@@ -26,9 +26,9 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType, Struc
 
 import deltacompact
 from deltacompact import ConflictError, InputError, SchemaError, Settings, cli
-from deltacompact.catalog.delta_stream_calls import DeltaStreamCalls
 from deltacompact.catalog.mirror import mirror
 from deltacompact.catalog.mirror_sources import source_of
+from deltacompact.delta_streams.appending.appender import Appender
 from deltacompact.delta_streams.log import tokens
 from deltacompact.iceberg import row_deltas
 from deltacompact.iceberg.table.content_files import Content
@@ -175,7 +175,7 @@ def test_a_run_that_sleeps_until_its_batch_is_forgotten_brings_no_old_row_back(
         into, place, name = target(lake), row_deltas._RowDeltaWriter, "write"
     else:
         into = deltacompact.open_catalog(tmp_path / "mirror").create_table(M, primary_keys=["id"])
-        place, name = DeltaStreamCalls, "_append_net"
+        place, name = Appender, "append"
     put(source, (1, "mon", 1.0))
     mirror(source, into, "b", **BEGIN)
     put(source, (1, "mon", 2.0))

@@ -200,7 +200,8 @@ def test_a_net_change_is_known_by_its_token_whatever_operations_it_has_in_this_r
     """A mirror that had died before its bookmark was refused for ever: a moved row is two operations now."""
     catalog.create_table("m", primary_keys=["id"])
     for operations in (["I"], ["D", "I"]):
-        catalog._append_net("m", pa.table({"op": operations, "id": [1] * len(operations)}), "b", operation_column="op")
+        net = catalog.table("m")._writer(token="b", said={"operation_column": "op"}, in_order=False)
+        net.append(pa.table({"op": operations, "id": [1] * len(operations)}))
     assert [delta.operation for delta in catalog.state("m", ALL).deltas] == ["upsert"]
 
 

@@ -20,7 +20,6 @@ from tables import compacted_files, problems
 from deltacompact import DeltaStreamCatalog, InputError, SessionResult, Settings, compact
 from deltacompact.base.events import Event, FilesDecided
 from deltacompact.base.model import Partition
-from deltacompact.delta_streams.scan import export_table
 from deltacompact.index.live_bitmaps import LiveBits
 from deltacompact.maintenance.vacuum.vacuum import vacuum
 from deltacompact.storage.local import LocalStore
@@ -60,7 +59,7 @@ def test_every_reader_leaves_the_dead_row_out(catalog: DeltaStreamCatalog, tmp_p
     assert file.deletions is not None and (file.rows, file.live_rows) == (20, 19)
     assert pq.read_metadata(catalog.store.open(file.path)).num_rows == 20
     assert keys(catalog) == expected
-    assert export_table(catalog, "t", str(tmp_path / "out.parquet")) == 19
+    assert catalog.table("t").export(str(tmp_path / "out.parquet")) == 19
     assert sorted(pq.read_table(tmp_path / "out.parquet")["k"].to_pylist()) == expected
     options = {"catalog": catalog.uri, "table": "t"}
     frame = spark.read.format("deltacompact").options(**options).load()

@@ -15,7 +15,6 @@ import pytest
 from simulation import Simulation
 
 from deltacompact import DeltaStreamCatalog, Settings, compact
-from deltacompact.delta_streams.scan import export_table
 
 LOCAL = Settings(executor="local", local_threads=1)
 
@@ -74,7 +73,7 @@ def test_a_first_compaction_between_any_two_operations_of_a_reader_shows_no_dead
 
 def test_an_export_during_a_first_compaction_has_no_dead_row(tmp_path: Path) -> None:
     simulation = uncompacted(1)
-    exporter = simulation.start(lambda catalog: export_table(catalog, "t", str(tmp_path / "t.parquet")))
+    exporter = simulation.start(lambda catalog: catalog.table("t").export(str(tmp_path / "t.parquet")))
     exporter.run_to("list", "t/partitions/")
     compacted_and_changed(simulation, 1)
     assert exporter.finish() == 1

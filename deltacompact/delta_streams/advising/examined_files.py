@@ -21,10 +21,11 @@ from deltacompact.base.data_file import DataFile
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import OperationType, Partition, Table
 from deltacompact.base.partitions import side_by_side
+from deltacompact.base.shared_arguments import ReportedReads
 from deltacompact.base.wording import column_meant
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.streams import Streams
-from deltacompact.layout.collected_reads import CollectedReads, ReportedReads, collected_reads
+from deltacompact.layout.collected_reads import CollectedReads, collected_reads
 from deltacompact.layout.order import has_order
 from deltacompact.layout.value_ranges import ValueRanges
 from deltacompact.steps.file_ranges import ranges_of_group

@@ -1,6 +1,7 @@
 """Appending: rows or files become a delta at the end of a stream.
 
-stream_writer     data first, then the entry; start here
+appender          rows of one stream, or of many; start here
+stream_writer     data first, then the entry
 stream_fit        whether files may be added to a stream
 source_files      users' files, inspected and copied         written_files    not named by a log yet
 changes           change events, and rows of many partitions

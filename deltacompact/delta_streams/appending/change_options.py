@@ -11,23 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import Any
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import OperationType, Partition, PartitionLike, Table
+from deltacompact.base.shared_arguments import ChangeEventOptions
 from deltacompact.change_events.formats import Envelope, format_of
 from deltacompact.change_events.operations import Operations
-
-
-class ChangeEventOptions(TypedDict, total=False):
-    """What rows say of themselves, for `append` and `append_files`."""
-
-    operation_column: str | None
-    upsert_values: Sequence[Any] | None
-    delete_values: Sequence[Any] | None
-    partition_by: Sequence[str] | str | None
-    format: str | None
 
 
 @dataclass(frozen=True, slots=True)

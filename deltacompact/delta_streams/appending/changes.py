@@ -12,7 +12,7 @@ the token of its commit: after a crash between two commits the same call, before
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -42,7 +42,7 @@ from deltacompact.delta_streams.appending.incoming import incoming, rows_of
 from deltacompact.delta_streams.appending.known_partitions import KnownPartitions, known_partitions
 from deltacompact.delta_streams.appending.sources import canonical_name
 from deltacompact.delta_streams.appending.stream_fit import StreamFit
-from deltacompact.delta_streams.appending.stream_writer import CommitTerms, StreamWriter
+from deltacompact.delta_streams.appending.stream_writer import CommitTerms, StreamWriter, writer_of
 from deltacompact.storage.certain_put import telling_interrupts
 from deltacompact.storage.identity import is_uri
 from deltacompact.storage.opening import as_uri, open_object
@@ -97,17 +97,9 @@ class _PartitionRows:
 class ChangesWriter:
     """Writes one batch of change events to the partitions of a table."""
 
-    def __init__(
-        self,
-        catalog: Streams,
-        table: Table,
-        writer_of: Callable[[Partition], StreamWriter],
-        options: ChangeOptions,
-        terms: CommitTerms,
-    ) -> None:
+    def __init__(self, catalog: Streams, table: Table, options: ChangeOptions, terms: CommitTerms) -> None:
         self._catalog = catalog
         self._table = table
-        self._writer_of = writer_of
         self._options = options
         self._terms = replace(terms, one_operation=options.says_operation is None)
         self._begun_s = catalog.clock()
@@ -168,7 +160,7 @@ class ChangesWriter:
     def _committed_before(self) -> tuple[Partition, tuple[Delta, ...]] | None:
         """The only partition, and what its log has of the token."""
         partition = self._partition({})
-        deltas = self._writer_of(partition).committed_by(self._terms)
+        deltas = self._writer(partition).committed_by(self._terms)
         return None if deltas is None else (partition, deltas)
 
     # Reading
@@ -246,7 +238,7 @@ class ChangesWriter:
     def _known_types(self) -> pa.Schema:
         """The types for the columns of text files: those of the partition, or of the table's last partition."""
         if not self._options.routed:
-            return self._writer_of(self._partition({})).fit.known_types()
+            return self._writer(self._partition({})).fit.known_types()
         return self._known_of_table().columns
 
     def _learns_types(self) -> bool:
@@ -277,12 +269,15 @@ class ChangesWriter:
     def _partition(self, values: Mapping[str, str | None]) -> Partition:
         return Partition.of(self._table.partition_keys, {**self._options.fixed, **values})
 
+    def _writer(self, partition: Partition) -> StreamWriter:
+        return writer_of(self._catalog, self._table.table_id, partition)
+
     def _write(self, events: Events) -> None:
         work = []
         for values, here in by_partition(events, self._options.routed, self._known_of_table().routes):
             partition = self._partition(values)
             if here.count and partition not in self._parts:
-                self._parts[partition] = _PartitionRows(partition, self._writer_of(partition), False)
+                self._parts[partition] = _PartitionRows(partition, self._writer(partition), False)
                 work.append((self._parts[partition], here, True))
             elif here.count:
                 work.append((self._parts[partition], here, False))

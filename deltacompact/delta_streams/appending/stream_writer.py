@@ -25,9 +25,10 @@ from deltacompact.base.model import INT64_MAX, ContentType, OperationType, Parti
 from deltacompact.base.numbers import DeltaFileNumber
 from deltacompact.base.partitions import done_for_each, side_by_side
 from deltacompact.base.table_keys import TableKeys
-from deltacompact.base.tokens import Token
+from deltacompact.base.tokens import Token, TokenLike
 from deltacompact.delta_streams.appending.incoming import Rows, check_compactable, incoming, write_rows
 from deltacompact.delta_streams.appending.new_columns import adding_to, check_names
+from deltacompact.delta_streams.appending.positions import checked_position
 from deltacompact.delta_streams.appending.shape import StreamShape
 from deltacompact.delta_streams.appending.source_files import SourceFiles, distinct_names
 from deltacompact.delta_streams.appending.stream_fit import Deltas, StreamFit
@@ -64,6 +65,21 @@ class CommitTerms:
     token: Token | None = None
     schema_mode: SchemaMode | None = None
     one_operation: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        position: int | None,
+        token: TokenLike,
+        now_s: float,
+        *,
+        deltas: int = 1,
+        force_position: bool = False,
+        schema_mode: SchemaMode | str | None = None,
+    ) -> CommitTerms:
+        """What a caller says. Raises PositionError for a position without room for the deltas: see checked_position."""
+        first = checked_position(position, deltas, force_position, now_s)
+        return cls(first, Token.of(token), None if schema_mode is None else SchemaMode.of(schema_mode))
 
     def stand_for(self, committed: tuple[OperationType, ...], kinds: tuple[OperationType, ...]) -> bool:
         """Whether deltas of these kinds may be a batch that the token has committed before.
@@ -305,6 +321,15 @@ class StreamWriter:
         if position > INT64_MAX - deltas + 1:
             raise PositionError(f"no stream position follows {last}, the last one of the stream")
         return position
+
+
+def writer_of(streams: Streams, table_id: str, partition: Partition) -> StreamWriter:
+    """The writer of a stream. It remembers what the stream holds, and `streams` remembers the writer."""
+    key = (table_id, partition)
+    if key not in streams.writers:
+        streams.writers[key] = StreamWriter(streams, table_id, partition)
+    writer: StreamWriter = streams.writers[key]
+    return writer
 
 
 def _positioned(deltas: Deltas, first: int) -> tuple[Delta, ...]:

@@ -13,7 +13,6 @@ from oracle import Row
 from deltacompact import InputError
 from deltacompact.base.model import ContentType
 from deltacompact.delta_streams.file_lists import publish
-from deltacompact.delta_streams.scan import export_table
 from deltacompact.tabular.formats import EXTENSIONS
 
 from .model import folded
@@ -42,7 +41,7 @@ class Publisher(Agent):
         """Export the table as one file, and compare its rows with the model."""
         world = self.world
         target = world.folder / f"out{extension}"
-        export_table(world.catalog, "t", str(target), world.values(day))
+        world.catalog.table("t").export(str(target), world.values(day))
         rows = _rows(target.read_bytes(), target.name)
         expected = world.expected(day, world.catalog.table("t").keys is not None)
         assert len(rows) == len(expected)
