@@ -219,10 +219,6 @@ def _partitions(
     catalog: Streams, table_id: str, named: Sequence[Mapping[str, Any] | Partition] | None
 ) -> list[Partition]:
     if named is None:
-        return catalog.partitions(table_id)
-    chosen = expect.several("partitions", named)
-    return list(
-        dict.fromkeys(
-            values if isinstance(values, Partition) else catalog.partition(table_id, values) for values in chosen
-        )
-    )
+        return catalog.chosen(table_id, None)
+    several = [{} if values is None else values for values in expect.several("partitions", named)]
+    return list(dict.fromkeys(partition for values in several for partition in catalog.chosen(table_id, values)))

@@ -100,7 +100,7 @@ def for_each(
     from deltacompact.cli.console import err
     from deltacompact.cli.counting import counting
 
-    chosen = catalog.partitions(table) if only is None else [only]
+    chosen = catalog.chosen(table, only)
     with counting(err, f"{doing} {table}", len(chosen)) as one_is_done:
 
         def counted_work(partition: Partition) -> list[T]:

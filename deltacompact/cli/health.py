@@ -37,7 +37,7 @@ def run(
         from deltacompact.cli.counting import opening
 
         only = one_partition(catalog, table, partition)
-        chosen = catalog.partitions(table) if only is None else [only]
+        chosen = catalog.chosen(table, only)
         found = health_asked(
             limits, options["plot"], lambda limits: health_of_streams(catalog, table, chosen, limits, opening)
         )

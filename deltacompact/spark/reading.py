@@ -61,7 +61,7 @@ class LiveRows(DataSourceReader):
         self._schema = to_arrow_schema(schema)
 
     def partitions(self) -> list[InputPartition]:
-        places = chosen(self._catalog, self._table_id, self._given)
+        places = self._catalog.chosen(self._table_id, self._given)
 
         def pieces(place: Partition) -> list[FileSplit]:
             found = live_files(self._catalog, self._table_id, place)
@@ -87,15 +87,10 @@ def table_schema(options: Mapping[str, str]) -> StructType:
             schema = schema_of(everything(table_id, partition, state))
         return DataFile(UNNUMBERED, f"{table_id}/{partition}", ContentType.PARQUET, 1, 0, schema)
 
-    places = chosen(catalog, table_id, parse_partition(options.get("partition")))
+    places = catalog.chosen(table_id, parse_partition(options.get("partition")))
     union = arrow_types.spark_schema(schemas.union(side_by_side(places, described, catalog.at_once)))
     result: StructType = from_arrow_schema(union, prefer_timestamp_ntz=True)
     return result
-
-
-def chosen(catalog: DeltaStreamCatalog, table_id: str, given: Mapping[str, str | None] | None) -> list[Partition]:
-    """The partition that was named, or all."""
-    return catalog.partitions(table_id) if given is None else [catalog.partition(table_id, given)]
 
 
 def live_files(catalog: DeltaStreamCatalog, table_id: str, partition: Partition) -> list[tuple[DataFile, Bits | None]]:

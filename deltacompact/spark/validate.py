@@ -86,7 +86,7 @@ def validate(
     table = catalog.described(table_id)
     if table.keys is None:
         raise InputError(f"table {table_id!r} has no primary keys yet: there is nothing to validate")
-    chosen = catalog.partitions(table_id) if partition is None else [catalog.partition(table_id, partition)]
+    chosen = catalog.chosen(table_id, partition)
     if not chosen:
         return ()
     spark = spark or quiet_session("deltacompact validate")
