@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from deltacompact.base import expect
 from deltacompact.base.errors import DeltaCompactError, InputError, NotFoundError
-from deltacompact.base.model import INT64_MAX, ContentType, OperationType, Partition, Readers, Table
+from deltacompact.base.model import INT64_MAX, ContentType, OperationType, Partition, Table
 from deltacompact.base.partitions import side_by_side
 from deltacompact.base.settings import DEFAULTS, Options
 from deltacompact.base.table_keys import SortKey, TableKeys
@@ -108,18 +108,19 @@ def prepare(catalog: Streams, request: Request) -> CompactionJob:
     """
     source_table_id, options = request.source_table_id, request.options
     destination = request.destination_table_id or source_table_id
-    publication, readers, declared = _shown_to(catalog, destination, destination == source_table_id)
-    source = (catalog.known_table if destination == source_table_id else catalog.current_table)(source_table_id)
-    by = clustering_of(declared or "" if options.cluster_by is None else options.cluster_by, source.partition_keys)
-    options = marking(replace(options, cluster_by=by), readers)
-    if publication is not None:
+    in_place = destination == source_table_id
+    source = catalog.current_table(source_table_id)
+    into = source if in_place else _destination(catalog, destination)
+    declared = into.cluster_by or "" if options.cluster_by is None else options.cluster_by
+    by = clustering_of(declared, source.partition_keys)
+    options = marking(replace(options, cluster_by=by), into.readers)
+    if into.publication is not None:
         options = _for_publication(options, destination)
     chosen = _partitions(catalog, source_table_id, request.partitions)
     keys = _keys(source, request.primary_keys, request.sort_keys)
-    if destination != source_table_id:
+    if not in_place:
         check_destination(catalog, source, keys, destination)
     terms = SessionTerms(keys, source.partition_keys, options, source.tombstone_retention)
-    in_place = destination == source_table_id
     look = in_place and not request.as_read
     idle = idle_streams(catalog, source_table_id, chosen, options.purge, by) if look else {}
 
@@ -137,22 +138,16 @@ def prepare(catalog: Streams, request: Request) -> CompactionJob:
     is_all = is_all and not any(isinstance(work.found, Exception) for work in found)
     check_clustering(source, by, (schema for work in found for schema in work.schemas), is_all=is_all)
     return CompactionJob(
-        source_table_id, destination, terms, tuple(found), catalog.is_remote, catalog.at_once, publication
+        source_table_id, destination, terms, tuple(found), catalog.is_remote, catalog.at_once, into.publication
     )
 
 
-def _shown_to(catalog: Streams, table_id: str, in_place: bool) -> tuple[str | None, Readers | None, str | None]:
-    """The table that shows the rows of a table, who reads its files, and by what they are laid out.
-
-    A destination may not exist yet.
-    """
+def _destination(catalog: Streams, table_id: str) -> Table:
+    """The table that takes the rows. If it does not exist yet, nothing is declared about it."""
     try:
-        table = catalog.current_table(table_id)
+        return catalog.current_table(table_id)
     except NotFoundError:
-        if in_place:
-            raise
-        return None, None, None
-    return table.publication, table.readers, table.cluster_by
+        return Table(table_id)
 
 
 def _for_publication(options: Options, table_id: str) -> Options:

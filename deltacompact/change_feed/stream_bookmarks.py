@@ -313,7 +313,7 @@ def _put(catalog: Streams, table_id: str, number: int, wanted: StreamBookmark, d
         "kind": "bookmark",
         "id": uuid.uuid4().hex,
         "table": table_id,
-        "creation": catalog.known_table(table_id).creation,
+        "creation": catalog.remembered_table(table_id).creation,
         "time_ms": wanted.time_ms or int(catalog.clock() * 1000),
         "done": positions_as_json(wanted.done),
         "next": positions_as_json(wanted.next),

@@ -55,7 +55,7 @@ def publish(catalog: Streams, table_id: str, partition: PartitionLike = None) ->
     Raises InputError if a partition was not compacted or has files with dead rows, after it has published the others;
     and for a table whose readers honour deletion vectors, because its next compaction may mark rows.
     """
-    if catalog.known_table(table_id).readers is Readers.VECTORS:
+    if catalog.remembered_table(table_id).readers is Readers.VECTORS:
         raise InputError(
             f"table {table_id!r} is declared for readers of deletion vectors, and readers of a list see dead rows: "
             f"declare it for readers of plain files first (deltacompact create CATALOG {table_id} --readers files)"

@@ -66,7 +66,7 @@ class Streams(Tables):
 
     def partitions(self, table_id: str) -> list[Partition]:
         """The partitions that hold a stream."""
-        table, paths = self.known_table(table_id), TablePaths.of(table_id)
+        table, paths = self.remembered_table(table_id), TablePaths.of(table_id)
         if not table.partition_keys:
             return [Partition()] if self.log(table_id, Partition()).exists() else []
         marks = [paths.partition_of(stat.path, table.partition_keys) for stat in self.store.list(paths.partitions)]
@@ -81,7 +81,9 @@ class Streams(Tables):
     def listing(self, table_id: str) -> Listing:
         """The listing of a table as this process first read it, or wrote it: see listing.py."""
         if table_id not in self._listings:
-            self._listings[table_id] = read_listing(self.store, table_id, self.known_table(table_id).partition_keys)
+            self._listings[table_id] = read_listing(
+                self.store, table_id, self.remembered_table(table_id).partition_keys
+            )
         return self._listings[table_id]
 
     def remember_listing(self, table_id: str, listing: Listing) -> None:
@@ -100,7 +102,7 @@ class Streams(Tables):
 
     def partition(self, table_id: str, values: PartitionLike) -> Partition:
         """A partition that exists. Raises NotFoundError."""
-        partition = Partition.of(self.known_table(table_id).partition_keys, values)
+        partition = Partition.of(self.remembered_table(table_id).partition_keys, values)
         if not self.log(table_id, partition).exists():
             raise _no_partition(table_id, partition)
         return partition

@@ -9,5 +9,5 @@ from deltacompact.layout.kept_heat import KeptHeat
 
 def heat_of_streams(streams: Streams, table_id: str) -> KeptHeat:
     """The kept heat of a table."""
-    creation = streams.known_table(table_id).creation or ""
+    creation = streams.remembered_table(table_id).creation or ""
     return KeptHeat(streams.store, TablePaths.of(table_id).heat, table_id, creation)

@@ -148,27 +148,14 @@ class Tables:
         path = TablePaths.of(table_id).source
         known = self._tables.get(table_id)
         if known is not None and (known.source_table_id is not None or known.holds_streams):
-            return self.known_table(table_id)
-        table, source = both(lambda: self.known_table(table_id), lambda: self._document_at(path), self.at_once)
+            return self._known(table_id)
+        table, source = both(lambda: self._known(table_id), lambda: self._document_at(path), self.at_once)
         if source is not None:
             self._tables[table_id] = table = of_source(table, source["source_table_id"])
         return table
 
-    def known_table(self, table_id: str) -> Table:
-        """The table as this process first read it, with its keys. It has its source only if a call has read that."""
-        paths = TablePaths.of(table_id)
-        known = self._tables.get(table_id)
-        if known is None:
-            known = table_from(table_id, self._table_document(table_id))
-            self._tables[table_id] = known
-        if known.keys is None:
-            found = self._document_at(paths.keys)  # of the first compaction
-            known = known.with_keys(None if found is None else keys_from(found))
-        self._tables[table_id] = known  # keys never change; missing ones are looked up again next time
-        return known
-
     def current_table(self, table_id: str) -> Table:
-        """As `known_table`, but checks with one request that the table is still the one that this process remembers.
+        """The table with its keys, after a look at table.json: is it still the one that this process remembers?
 
         Writers check before they append; compactions check before they plan. Without the check they would put their
         entry after the last entry that they know. In a dropped table nobody would read it; in a table that was created
@@ -177,7 +164,12 @@ class Tables:
         TablePaths.of(table_id)  # refuses what is not a name
         if table_id in self._tables:
             self._present(table_id)
-        return self.known_table(table_id)
+        return self._known(table_id)
+
+    def remembered_table(self, table_id: str) -> Table:
+        """The table as this process last read it, without a request. Keys and source may be missing."""
+        TablePaths.of(table_id)
+        return self._tables.get(table_id) or self._known(table_id)
 
     def refuse_another(self, table: Table) -> None:
         """Raise ConflictError if another table has the name by now, NotFoundError if no table has it: one request."""
@@ -284,22 +276,18 @@ class Tables:
             replace_object(self.store, path, declared)
         self._present(table_id)
 
-    def remembered_table(self, table_id: str) -> Table:
-        """The table as this process last read it, without a request."""
-        return self._tables.get(table_id) or self.described(table_id)
-
     def tables(self) -> list[str]:
         """Names of all tables."""
         return [table_name(folder) for folder in self.store.folders() if self._is_table(folder)]
 
     def declare_keys(self, table_id: str, keys: TableKeys | None) -> TableKeys:
         """Declare `keys` if the table has none. Returns the table's keys. Raises InputError if they differ."""
-        table, paths = self.known_table(table_id), TablePaths.of(table_id)
+        table, paths = self._known(table_id), TablePaths.of(table_id)
         if table.keys is None:
             if keys is None:
                 raise no_keys_yet(table)
             self.store.put_if_absent(paths.keys, dump({"format": FORMAT_VERSION, **keys_document(keys)}))
-            table = self.known_table(table_id)
+            table = self._known(table_id)
         assert table.keys is not None
         check_keys(table, keys)
         return table.keys
@@ -316,6 +304,19 @@ class Tables:
         self._tables.pop(table_id, None)
 
     # Inside
+
+    def _known(self, table_id: str) -> Table:
+        """The table as this process first read it, with its keys. It has its source only if a call has read that."""
+        paths = TablePaths.of(table_id)
+        known = self._tables.get(table_id)
+        if known is None:
+            known = table_from(table_id, self._table_document(table_id))
+            self._tables[table_id] = known
+        if known.keys is None:
+            found = self._document_at(paths.keys)  # of the first compaction
+            known = known.with_keys(None if found is None else keys_from(found))
+        self._tables[table_id] = known  # keys never change; missing ones are looked up again next time
+        return known
 
     def _check_sort_keys(self, table_id: str, keys: TableKeys, partition_keys: Sequence[str]) -> None:
         """Raise InputError for a sort key that no new table may have. Earlier releases created tables with it."""

@@ -114,7 +114,7 @@ def test_trap_2_a_table_of_an_earlier_release_with_such_a_sort_key_is_still_ther
     )  # a run that was killed after it had created the destination
     catalog.declare_source("d", "t")
     run(catalog, destination_compacted_table_id="d")
-    assert catalog.known_table("d").keys == catalog.known_table("t").keys
+    assert catalog.described("d").keys == catalog.described("t").keys
 
 
 def test_trap_3_a_late_older_event_does_not_overwrite_a_newer_compacted_row() -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from deltacompact.base import expect
 from deltacompact.base.deltas import Appended, Delta
 from deltacompact.base.errors import DeltaCompactError, InputError
-from deltacompact.base.model import ContentType, OperationType, Partition, PartitionLike
+from deltacompact.base.model import ContentType, OperationType, Partition, PartitionLike, Table
 from deltacompact.base.shared_arguments import ChangeEventOptions
 from deltacompact.base.table_keys import TableKeys
 from deltacompact.delta_streams.appending.change_options import change_options
@@ -44,9 +44,10 @@ class Appender:
 
     def append(self, tables: Any) -> Delta | Appended:
         """Commit the rows of any object with rows (see incoming.py), or of a list of them: one file each."""
-        if (changes := self._changes()) is not None:
+        table = self.streams.current_table(self.table_id)
+        if (changes := self._changes(table)) is not None:
             return changes.append(tables)
-        stream, kind, keys = self._stream()
+        stream, kind, keys = self._stream(table)
         return stream.append(tables, kind, keys, self.terms)
 
     def append_files(
@@ -62,25 +63,24 @@ class Appender:
         ]
         if not paths:
             raise InputError("there is nothing to append: name at least one file")
-        if (changes := self._changes()) is not None:
+        table = self.streams.current_table(self.table_id)
+        if (changes := self._changes(table)) is not None:
             if reference:
                 raise InputError(
                     "files that stay where they are (reference, --reference) belong to one partition and have one "
                     "operation: name the partition, or leave reference out"
                 )
             return changes.append_files(paths, content_type)
-        stream, kind, keys = self._stream()
+        stream, kind, keys = self._stream(table)
         return stream.append_files(paths, kind, keys, self.terms, reference, content_type)
 
     def restate(self, tables: Any) -> StreamState:
         """Replace the contents of the partition. Raises ConflictError where a compaction came first."""
-        self.streams.current_table(self.table_id)
-        stream, _, keys = self._stream()
+        stream, _, keys = self._stream(self.streams.current_table(self.table_id))
         return stream.restate(tables, keys)
 
-    def _changes(self) -> ChangesWriter | None:
+    def _changes(self, table: Table) -> ChangesWriter | None:
         """The writer of rows that say their operation or partition; None: they have one operation and partition."""
-        table = self.streams.current_table(self.table_id)
         if (options := change_options(table, self.partition, self.operation, self.said)) is None:
             return None
         table = self.streams.described(self.table_id)
@@ -88,8 +88,7 @@ class Appender:
             raise is_destination(self.table_id, table.source_table_id)
         return ChangesWriter(self.streams, table, replace(options, in_order=self.in_order), self.terms)
 
-    def _stream(self) -> tuple[StreamWriter, OperationType, TableKeys | None]:
-        table = self.streams.known_table(self.table_id)
+    def _stream(self, table: Table) -> tuple[StreamWriter, OperationType, TableKeys | None]:
         partition = Partition.of(table.partition_keys, self.partition)
         if not self._holds_rows_of_its_own(partition):
             table = self.streams.described(self.table_id)

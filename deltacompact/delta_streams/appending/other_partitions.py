@@ -57,7 +57,7 @@ class OtherPartitions:
 
     def listed(self) -> list[Partition]:
         """The partitions, the last first, by one listing."""
-        paths, keys = TablePaths.of(self.table_id), self.catalog.known_table(self.table_id).partition_keys
+        paths, keys = TablePaths.of(self.table_id), self.catalog.remembered_table(self.table_id).partition_keys
         stats = self.catalog.store.list(paths.partitions) if keys else ()
         found = [mark for stat in stats if (mark := paths.partition_of(stat.path, keys)) is not None]
         self._spellings.remember(found, self.catalog.clock())
