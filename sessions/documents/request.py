@@ -16,7 +16,7 @@ from deltacompact.job import Request
 from sessions.documents.instruction import Instruction
 
 
-def request_of(
+def request_of_document(
     instruction: Instruction,
     settings: Settings,
     partitions: Sequence[dict[str, str | None]] | None,

@@ -20,7 +20,7 @@ from deltacompact.planning.statistics import PartitionStatistics
 from sessions.base.model import SessionPlan
 from sessions.base.troubles import cause_of
 from sessions.documents.instruction import Instruction
-from sessions.documents.request import request_of
+from sessions.documents.request import request_of_document
 from sessions.documents.streams import one_spelling
 from sessions.planning.gather import Gathered, gather
 from sessions.planning.learning import RateStore
@@ -101,7 +101,7 @@ def _gathered(
     catalog: DeltaStreamCatalog, instruction: Instruction, settings: Settings, patient: bool
 ) -> tuple[Gathered, ...]:
     """The partitions of a document. Raises an error that may pass, because a plan without the partition is a guess."""
-    request = request_of(instruction, settings, instruction.partition_values, instruction.hash_bucket_count)
+    request = request_of_document(instruction, settings, instruction.partition_values, instruction.hash_bucket_count)
     found = gather(catalog, request)
     passing = [gathered.error for gathered in found if gathered.error and cause_of(gathered.error) is not None]
     if passing and (patient or len(passing) == len(found)):

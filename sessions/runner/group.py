@@ -38,7 +38,7 @@ from sessions.base.model import JobRunSession, Outcome, SessionState
 from sessions.base.signals import handled
 from sessions.base.troubles import Cause, cause_of
 from sessions.documents.instruction import Instruction, of_accepted
-from sessions.documents.request import request_of
+from sessions.documents.request import request_of_document
 from sessions.events.recording import EventRecorder
 from sessions.planning.learning import cpu_by_stage
 from sessions.planning.plan import settings_of
@@ -193,7 +193,7 @@ def _request(instruction: Instruction, session: JobRunSession) -> Request:
     plan = session.plan
     settings = within_memory(instruction.engine_settings(**(settings_of(plan) if plan else {})))
     hash_bucket_count = instruction.hash_bucket_count or (plan.hash_bucket_count or None if plan else None)
-    return request_of(instruction, settings, [session.partition], hash_bucket_count, session.attempt)
+    return request_of_document(instruction, settings, [session.partition], hash_bucket_count, session.attempt)
 
 
 def _outcome(result: SessionResult) -> Outcome:
