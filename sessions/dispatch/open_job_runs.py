@@ -13,7 +13,7 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from deltacompact.base.errors import CorruptionError, DeltaCompactError, NotFoundError
@@ -86,17 +86,15 @@ class OpenJobRuns:
         marks = self._marks = self._state.open_job_runs()
         self.ids = tuple(mark.job_run_id for mark in marks)
         open_ids = set(self.ids)
-        self._known = {mark: self._known[mark] for mark in marks if mark in self._known}
-        self._line = Line(known.turn.unbegun for known in self._known.values())
+        self._keep(marks)
         now_s = time.monotonic()
         self._seen_s = {mark: self._seen_s.get(mark, now_s) for mark in marks}
         self._told &= open_ids
         self._stillness.keep(open_ids)
         self._busy_until_s = {name: at_s for name, at_s in self._busy_until_s.items() if name in open_ids}
-        for name, ahead in list(self.behind.items()):
-            if name not in open_ids or ahead not in open_ids:
-                del self.behind[name]
-                self._busy_until_s.pop(name, None)  # its turn may have come
+        self._look_at_once(
+            [name for name, ahead in self.behind.items() if name not in open_ids or ahead not in open_ids]
+        )
         self._read_waiting([mark for mark in marks if mark.job_run_id not in held])
         for mark in marks:
             busy_until_s = self._busy_until_s.get(mark.job_run_id, 0.0)
@@ -113,9 +111,11 @@ class OpenJobRuns:
             return None
         try:
             stored = self._state.job_run(job_run_id)
-        except NotFoundError:
-            return None  # it is being accepted: the mark comes before the record
+        except NotFoundError:  # it is being accepted: the mark comes before the record
+            self._forget([mark])
+            return None
         except CorruptionError as error:  # logged once; another version may be able to read it
+            self._forget([mark])
             self._state.leave_out(job_run_id, error)
             self.leave(job_run_id, _LOOK_AGAIN_S)
             return None
@@ -219,7 +219,8 @@ class OpenJobRuns:
         turns = []
         for start in range(0, len(marks), _READ_MAX):
             some = marks[start : start + _READ_MAX]
-            found = zip(some, side_by_side(some, self._run_of, READ_AT_ONCE), strict=True)
+            found = list(zip(some, side_by_side(some, self._run_of, READ_AT_ONCE), strict=True))
+            self._forget([mark for mark, run in found if run is None])
             turns += [self._know(mark, run) for mark, run in found if run is not None]
         return turns
 
@@ -235,3 +236,21 @@ class OpenJobRuns:
             self._known[mark] = _KnownTurn(turn, not (run.cancelling or run.state.ended), time.monotonic())
             self._line.add(turn.unbegun)
         return turn
+
+    def _keep(self, marks: Iterable[OpenMark]) -> None:
+        """Forget all other job runs."""
+        self._known = {mark: self._known[mark] for mark in marks if mark in self._known}
+        self._line = Line(known.turn.unbegun for known in self._known.values())
+
+    def _forget(self, marks: Sequence[OpenMark]) -> None:
+        """Forget job runs whose records are gone or damaged: nobody waits for them until they can be read again."""
+        if not self._known.keys().isdisjoint(marks):
+            self._keep(self._known.keys() - {*marks})
+        lost = {mark.job_run_id for mark in marks}
+        self._look_at_once([name for name, ahead in self.behind.items() if ahead in lost])
+
+    def _look_at_once(self, waiting: Sequence[str]) -> None:
+        """The turn of these may have come."""
+        for name in waiting:
+            del self.behind[name]
+            self._busy_until_s.pop(name, None)

@@ -777,6 +777,28 @@ def test_a_job_run_that_was_run_again_has_another_turn(world):
     assert open_.claimed(second, 0.0) is not None
 
 
+@pytest.mark.parametrize("lost", ["damaged", "gone"])
+def test_nobody_waits_for_a_job_run_whose_record_was_lost_while_it_waited(world, lost):
+    """run-3 waited behind run-2 for ever: its turn stayed known, although nobody could read it any more."""
+    for number in (1, 2, 3):
+        assert world.state.accept(JobRun(f"run-{number}", DOCUMENT, JobRunState.ACCEPTED, float(number)))
+    open_ = OpenJobRuns("host.1.a", world.state, world.means)
+
+    def sweep(held):
+        found = [run for mark in open_.unheld(held) if (run := open_.claimed(mark, 0.0)) is not None]
+        return {run.run.id: run for run in found}
+
+    held = sweep(())
+    assert held.keys() == {"run-1"} and open_.behind.keys() == {"run-2", "run-3"}
+    (record,) = [stat.path for stat in world.state.store.list("job-runs/run-2/run")]
+    if lost == "damaged":
+        world.state.store.put(record, b"{")
+    else:
+        world.state.store.delete([record])
+    held["run-1"].end(JobRunState.SUCCEEDED, finished_s=4.0)
+    assert sweep(()).keys() == {"run-3"} and open_.behind == {}
+
+
 def test_cancel_before_anybody_works_on_it(world):
     world.append(1)
     world.submit()
