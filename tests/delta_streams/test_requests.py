@@ -278,7 +278,6 @@ OPERATIONS = [
     Operation("restate", 14, lakes((3, 1)), lambda lake: lake.fresh().restate("t", pa.table({"k": [1]}))),
     Operation("rehash", 14, lakes((3, 1)), lambda lake: rehashed(lake.fresh()), is_no_data),
     Operation("publish lists of files", 10, lakes((0, 1)), lambda lake: publish(lake.fresh(), "t")),
-    Operation("check (reads the history)", 30, lakes((3, 2)), lambda lake: check(lake.fresh(), "t"), is_no_data),
     Operation("vacuum, again", 3, IDLE, vacuum_stream, prepare=Lake.vacuum_days_later),
     Operation(
         "vacuum a table, again",
@@ -313,6 +312,26 @@ def measured() -> dict[str, dict[str, int]]:
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_an_operation_keeps_its_bound(operation: Operation, measured: dict[str, dict[str, int]]) -> None:
     assert max(measured[operation.name].values()) <= operation.bound, measured[operation.name]
+
+
+READ_ALL: dict[str, Callable[[Lake], Any]] = {
+    "check": lambda lake: check(lake.fresh(), "t"),
+    "history": lambda lake: lake.fresh().table("t").history(),
+    "vacuum --full": lambda lake: vacuum(lake.fresh(), "t", full=True),
+}
+"""They read each entry ever put, so they have no bound. The page says what they make for each append and compaction."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", READ_ALL)
+@pytest.mark.parametrize("size", [*HISTORIES.values(), (1, 130, 30)], ids=str)
+def test_what_reads_all_makes_so_many_requests_for_each_entry(name: str, size: Size) -> None:
+    _, appends, versions = size
+    lake = copied(size)
+    made = sum(is_no_data(path) for _, path in lake.counted(lambda: READ_ALL[name](lake)))
+    assert made <= 30 + (appends + versions) + 7 * versions
+    told = " ".join(PAGE.read_text().split())
+    assert f"`{name}`" in told and "one more for each append, seven for each compaction" in told
 
 
 @pytest.mark.slow
