@@ -143,7 +143,7 @@ class _ColumnsChangedError(Exception):
 
 
 class _Publishing:
-    """One run. `partitions`: None for all, which are listed anew whenever the streams are read."""
+    """One run. `partitions`: None for all."""
 
     def __init__(
         self, catalog: Streams, table_id: str, target: PublicationTarget, partitions: Sequence[Partition] | None
@@ -179,7 +179,8 @@ class _Publishing:
         table = self._target.open(self._source)
         if table.shows_nothing:  # somebody may have dropped it: then the other partitions are missing, too
             self._partitions = None
-        streams, errors = self._streams(self._listed())
+        partitions = self._listed()
+        streams, errors = self._streams(partitions)
         if declare and errors:
             raise errors[0][1]
         if declare:
@@ -210,16 +211,19 @@ class _Publishing:
         else:
             compacted = (stream.state.compacted for stream in streams)
             table.prepare(columns, (file.schema for version in compacted if version for file in version.files))
-            result = self._committed(table, columns, declare)
+            result = self._committed(table, partitions, columns, declare)
         if errors:
             raise errors[0][1]
         return result
 
-    def _committed(self, table: PublishedTable, columns: pa.Schema, declare: bool) -> PublicationResult:
+    def _committed(
+        self, table: PublishedTable, partitions: Sequence[Partition], columns: pa.Schema, declare: bool
+    ) -> PublicationResult:
         if declare:
-            table.check(self._wanted(columns, declare).files)  # refuses unfit files
+            table.check(self._wanted(partitions, columns, declare).files)  # refuses unfit files
             self._declare()
-        shown = table.show(lambda: self._wanted(columns, declare))
+            partitions = self._listed()  # a compaction that began before does not show what it brings
+        shown = table.show(lambda: self._wanted(partitions, columns, declare))
         return PublicationResult(
             self._table_id,
             str(self._target),
@@ -318,8 +322,9 @@ class _Publishing:
         except SchemaError as error:  # binaries of a fixed size here, and others there: no reader takes both
             raise SchemaError(f"{error} in other partitions: restate them with one type (catalog.restate)") from None
 
-    def _wanted(self, columns: pa.Schema, declare: bool) -> FilesToShow:
-        partitions, paths = self._listed(), TablePaths.of(self._table_id)
+    def _wanted(self, partitions: Sequence[Partition], columns: pa.Schema, declare: bool) -> FilesToShow:
+        """The files of these partitions as they are now. Called after the head was read."""
+        paths = TablePaths.of(self._table_id)
         streams, _ = self._streams(partitions)
         if not joined([columns, self._columns(streams)], f"table {self._table_id!r}").equals(columns):
             raise _ColumnsChangedError
@@ -337,9 +342,11 @@ class _Publishing:
 
         @functools.cache
         def known() -> frozenset[str]:
-            """Called only if the head shows streams of other partitions, because it lists the table's."""
-            every = partitions if self._partitions is None else self._catalog.partitions(self._table_id)
-            return frozenset(paths.stream(partition).root for partition in every)
+            """Called only if the head shows streams of other partitions, because it lists the table's.
+
+            It lists them after the head was read: another run may have shown a new partition before.
+            """
+            return frozenset(paths.stream(partition).root for partition in self._catalog.partitions(self._table_id))
 
         return FilesToShow(wanted, versions, _waiting(streams), known)
 

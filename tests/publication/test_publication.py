@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from counting_store import CountingStore
 from dying import Crash, Dying
 from publications import LOCAL, WIDE, Publications, T, configure, marked_partitions, meeting, plain
 from pyiceberg.catalog.sql import SqlCatalog
@@ -30,6 +31,7 @@ from deltacompact.base.errors import (
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.catalog.mirror import mirror
 from deltacompact.delta_streams.appending.stream_fit import StreamFit
+from deltacompact.delta_streams.paths import TablePaths
 from deltacompact.delta_streams.versions import rollback, versions
 from deltacompact.iceberg.commit.patience import Patience
 from deltacompact.iceberg.table.content_files import Content
@@ -529,6 +531,38 @@ def test_the_next_run_empties_partitions_of_a_dropped_table_after_a_run_that_die
     by_day.catalog = by_day.opened()
     by_day.publish()
     assert by_day.shown() == ([{"day": "b", "id": 2}] if compacted else [])
+
+
+def test_a_run_over_all_partitions_lists_them_once(by_day):
+    for day in ("a", "b"):
+        by_day.append([{"id": 1}], day=day)
+    by_day.compact()
+    by_day.publish()
+    counted = CountingStore(by_day.catalog.store)
+    by_day.catalog = DeltaStreamCatalog(counted)
+    assert by_day.publish().snapshot is None
+    paths = TablePaths.of(T).partitions
+    assert [path for kind, path in counted.requests if kind == "list" and path.startswith(paths)] == [paths]
+
+
+def test_a_partition_that_another_run_shows_after_the_list_stays(by_day, monkeypatch):
+    by_day.append([{"id": 1}], day="a")
+    by_day.compact()
+    by_day.publish()
+    by_day.append([{"id": 2}], day="a")
+    show = ShownIcebergTable.show
+
+    def second(table, wanted):
+        monkeypatch.setattr(ShownIcebergTable, "show", show)
+        other = by_day.opened()
+        other.append(T, pa.table({"id": [3]}), {"day": "b"})
+        deltacompact.compact(T, delta_catalog_client=other, settings=LOCAL)
+        return show(table, wanted)
+
+    monkeypatch.setattr(ShownIcebergTable, "show", second)
+    by_day.publish()
+    assert by_day.shown() == by_day.compacted()
+    assert [row["day"] for row in by_day.shown()] == ["a", "a", "b"]
 
 
 def test_all_rows_deleted(orders):
