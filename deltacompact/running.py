@@ -20,12 +20,12 @@ from deltacompact.delta_streams.streams import Streams
 from deltacompact.executors.choose import capacities, executors_for, share_slots
 from deltacompact.executors.executor import Executor
 from deltacompact.job import CompactionJob, PartitionWork, Request, plan_work, prepare
-from deltacompact.planning.lanes import Claim, Lane, rooms, sessions_at_once
+from deltacompact.planning.lanes import Claim, Lane, lane_bounds, sessions_at_once
 from deltacompact.planning.needs import Needs
 from deltacompact.planning.plan import CompactionPlan
 from deltacompact.results import CompactionResult, SessionResult, failed, finished, result_of
 from deltacompact.session.attempts import resume_or_begin
-from deltacompact.session.side_by_side import ClaimedRun, run_side_by_side
+from deltacompact.session.side_by_side import ClaimedSession, run_side_by_side
 from deltacompact.sinks.environment import sinks_asked_for
 from deltacompact.storage.certain_put import telling_interrupts
 from deltacompact.table.ports import NothingToDo, PartitionSnapshot
@@ -74,7 +74,7 @@ def _sessions(job: CompactionJob, emit: EventSink) -> list[SessionResult]:
     sessions = Counter(lane_of.values())
     at_once = {lane: min(count, sessions_at_once(lane, options, job.waits)) for lane, count in sessions.items()}
     executors = executors_for(options, at_once, job.waits)
-    room_of = rooms(capacities(options, executors), at_once)
+    bounds_of = lane_bounds(capacities(options, executors), at_once)
 
     def planned(work: PartitionWork) -> CompactionPlan | NothingToDo | Exception:
         if not isinstance(work.found, PartitionSnapshot):
@@ -106,14 +106,14 @@ def _sessions(job: CompactionJob, emit: EventSink) -> list[SessionResult]:
         if isinstance(decided, CompactionPlan)
     }
     share_slots(executors, [asked for partition, asked in needs.items() if lane_of[partition] is Lane.POOL])
-    runs = [
-        ClaimedRun(
+    claimed = [
+        ClaimedSession(
             Claim.of(lane_of[work.partition], needs[work.partition]) if work.partition in needs else None,
             functools.partial(run, work, decided),
         )
         for work, decided in zip(job.work, plans, strict=True)
     ]
-    return run_side_by_side(runs, room_of, stop, options.partitions_at_once)
+    return run_side_by_side(claimed, bounds_of, stop, options.partitions_at_once)
 
 
 def run_session(

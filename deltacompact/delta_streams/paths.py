@@ -199,14 +199,14 @@ class StreamPaths(Workspace):
         return _numbered(self.checkpoints(), path)
 
     @property
-    def rooms(self) -> tuple[str, ...]:
+    def swept(self) -> tuple[str, ...]:
         """The folders whose objects vacuum may delete."""
-        return tuple(f"{self.root}/{room}/" for room in ("data", "index", "manifest", "sessions"))
+        return tuple(f"{self.root}/{name}/" for name in ("data", "index", "manifest", "sessions"))
 
     @property
     def folders(self) -> tuple[str, ...]:
         """All folders of the stream. In a table without partitions, the table's own objects lie beside them."""
-        return (*self.rooms, self.logs, self.checkpoints())
+        return (*self.swept, self.logs, self.checkpoints())
 
     def is_data(self, path: str) -> bool:
         return path.startswith(f"{self.root}/data/")

@@ -103,7 +103,7 @@ class StreamFiles:
 
     def __init__(self, store: ObjectStore, paths: StreamPaths) -> None:
         self._store = store
-        self._there = {stat.path for room in paths.rooms[:3] for stat in store.list(room)}
+        self._there = {stat.path for folder in paths.swept[:3] for stat in store.list(folder)}
         self._elsewhere: dict[str, bool] = {}
         """Files that were appended by reference: whether they exist."""
 

@@ -134,7 +134,8 @@ def _deleted(store: ObjectStore, stream: StreamPaths, dry_run: bool) -> list[Obj
     if not dry_run:
         store.delete(stat.path for stat in found)
         discard(
-            store, (begun for room in stream.rooms for begun in unfinished(store, room) if stream.is_ours(begun.path))
+            store,
+            (begun for where in stream.swept for begun in unfinished(store, where) if stream.is_ours(begun.path)),
         )
     return found
 

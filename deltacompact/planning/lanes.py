@@ -104,7 +104,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class LaneBounds:
     """The most sessions that may run in a lane side by side, and the most memory that they may claim together."""
 
     sessions: int
@@ -126,25 +126,25 @@ def sessions_at_once(lane: Lane, settings: Settings, waits: bool) -> int:
     return min(bound for bound in bounds if bound is not None)
 
 
-def rooms(capacities: Mapping[Lane, Capacity], sessions: Mapping[Lane, int]) -> dict[Lane, Room]:
-    """The room of each lane in use. `capacities`: of the process or the cluster; `sessions`: the most of each lane.
+def lane_bounds(capacities: Mapping[Lane, Capacity], sessions: Mapping[Lane, int]) -> dict[Lane, LaneBounds]:
+    """The bounds of each lane in use. `capacities`: of the process or the cluster; `sessions`: the most of each lane.
 
     The lanes in this process divide its memory.
     """
     in_process = sum(lane is not Lane.CLUSTER for lane in capacities)
     here = (PROCESS_SHARE_BESIDE_CLUSTER if Lane.CLUSTER in capacities else 1.0) / max(1, in_process)
     return {
-        lane: _room(capacity, sessions[lane], 1.0 if lane is Lane.CLUSTER else here)
+        lane: _bounds(capacity, sessions[lane], 1.0 if lane is Lane.CLUSTER else here)
         for lane, capacity in capacities.items()
     }
 
 
-def _room(capacity: Capacity, sessions: int, share: float) -> Room:
+def _bounds(capacity: Capacity, sessions: int, share: float) -> LaneBounds:
     heap = capacity.memory_per_task_bytes * capacity.slots
-    return Room(sessions, int(heap * share), int(capacity.object_store_bytes * share))
+    return LaneBounds(sessions, int(heap * share), int(capacity.object_store_bytes * share))
 
 
-def admitted(queue: Iterable[Claim], running: Sequence[Claim], room: Room, free: int | None) -> int:
+def admitted(queue: Iterable[Claim], running: Sequence[Claim], bounds: LaneBounds, free: int | None) -> int:
     """How many sessions at the head of a lane's queue may start now, beside those that run in the lane.
 
     `free`: at most so many. A session that is alone in its lane starts, however much it claims: its plan is made for
@@ -152,16 +152,16 @@ def admitted(queue: Iterable[Claim], running: Sequence[Claim], room: Room, free:
     """
     together = list(running)
     for claim in queue:
-        if len(together) - len(running) == free or not _fits(claim, together, room):
+        if len(together) - len(running) == free or not _fits(claim, together, bounds):
             break
         together.append(claim)
     return len(together) - len(running)
 
 
-def _fits(claim: Claim, running: Sequence[Claim], room: Room) -> bool:
+def _fits(claim: Claim, running: Sequence[Claim], bounds: LaneBounds) -> bool:
     together = [*running, claim]
     return not running or (
-        len(together) <= room.sessions
-        and sum(session.heap_bytes for session in together) <= room.heap_bytes
-        and sum(session.held_bytes for session in together) <= room.held_bytes
+        len(together) <= bounds.sessions
+        and sum(session.heap_bytes for session in together) <= bounds.heap_bytes
+        and sum(session.held_bytes for session in together) <= bounds.held_bytes
     )

@@ -14,7 +14,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from deltacompact.planning.lanes import Claim, Lane, Room, admitted
+from deltacompact.planning.lanes import Claim, Lane, LaneBounds, admitted
 
 T = TypeVar("T")
 
@@ -23,29 +23,35 @@ ENDS_WITHIN_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimedRun(Generic[T]):
-    """A session to run, and the room that it claims. `claim` None: `work` only says why there is no session."""
+class ClaimedSession(Generic[T]):
+    """A session, and what it claims of its lane. `claim` None: `work` only says why there is no session."""
 
     claim: Claim | None
     work: Callable[[], T]
 
 
 def run_side_by_side(
-    runs: Sequence[ClaimedRun[T]], room_of: Mapping[Lane, Room], stop: Callable[[], None], at_once: int | None = None
+    sessions: Sequence[ClaimedSession[T]],
+    bounds_of: Mapping[Lane, LaneBounds],
+    stop: Callable[[], None],
+    at_once: int | None = None,
 ) -> list[T]:
     """The results in order. If only one may run at a time, all run in the caller's thread, in order.
 
-    An error of a run, or Ctrl-C, ends all runs: it calls `stop`, which makes the runs under way end soon.
+    An error of a session, or Ctrl-C, ends all: it calls `stop`, which makes those under way end soon.
     """
-    several = sum(run.claim is not None for run in runs) > 1 and sum(room.sessions for room in room_of.values()) > 1
+    several = (
+        sum(session.claim is not None for session in sessions) > 1
+        and sum(bounds.sessions for bounds in bounds_of.values()) > 1
+    )
     if at_once == 1 or not several:
         try:
-            return [run.work() for run in runs]
+            return [session.work() for session in sessions]
         except BaseException:
             stop()
             raise
-    queues: dict[Lane, deque[tuple[int, Claim]]] = {lane: deque() for lane in room_of}
-    threads = ThreadPoolExecutor(len(runs), "deltacompact-session")
+    queues: dict[Lane, deque[tuple[int, Claim]]] = {lane: deque() for lane in bounds_of}
+    threads = ThreadPoolExecutor(len(sessions), "deltacompact-session")
     running: dict[Future[T], tuple[int, Claim]] = {}
     done: dict[int, T] = {}
 
@@ -53,16 +59,16 @@ def run_side_by_side(
         for lane, queue in queues.items():
             inside = [claim for _, claim in running.values() if claim.lane is lane]
             free = None if at_once is None else at_once - len(running)
-            for _ in range(admitted((claim for _, claim in queue), inside, room_of[lane], free)):
+            for _ in range(admitted((claim for _, claim in queue), inside, bounds_of[lane], free)):
                 number, claim = queue.popleft()
-                running[threads.submit(copy_context().run, runs[number].work)] = number, claim
+                running[threads.submit(copy_context().run, sessions[number].work)] = number, claim
 
     try:
-        for number, run in enumerate(runs):
-            if run.claim is None:
-                done[number] = run.work()
+        for number, session in enumerate(sessions):
+            if session.claim is None:
+                done[number] = session.work()
             else:
-                queues[run.claim.lane].append((number, run.claim))
+                queues[session.claim.lane].append((number, session.claim))
         start()
         while running:
             for future in wait(running, return_when=FIRST_COMPLETED).done:
@@ -75,4 +81,4 @@ def run_side_by_side(
         raise
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
-    return [done[number] for number in range(len(runs))]
+    return [done[number] for number in range(len(sessions))]

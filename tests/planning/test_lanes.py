@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deltacompact import Settings
-from deltacompact.planning.lanes import Lane, Room, rooms, stays_here
+from deltacompact.planning.lanes import Lane, LaneBounds, lane_bounds, stays_here
 from deltacompact.planning.plan import Capacity
 
 
@@ -24,8 +24,8 @@ def test_an_input_stays_here_if_it_is_small_in_rows_and_in_bytes(executor, rows,
     assert stays_here(settings, rows, data_bytes) is expected
 
 
-def test_the_room_of_a_lane_is_the_memory_of_all_its_slots():
+def test_the_bound_of_a_lane_is_the_memory_of_all_its_slots():
     one = Capacity(4, 1_000, 600)
-    assert rooms({Lane.POOL: one}, {Lane.POOL: 3}) == {Lane.POOL: Room(3, 4_000, 600)}
-    both = rooms({Lane.POOL: one, Lane.INLINE: one}, {Lane.POOL: 3, Lane.INLINE: 2})
-    assert [room.heap_bytes for room in both.values()] == [2_000, 2_000], "lanes in a process divide its memory"
+    assert lane_bounds({Lane.POOL: one}, {Lane.POOL: 3}) == {Lane.POOL: LaneBounds(3, 4_000, 600)}
+    both = lane_bounds({Lane.POOL: one, Lane.INLINE: one}, {Lane.POOL: 3, Lane.INLINE: 2})
+    assert [bounds.heap_bytes for bounds in both.values()] == [2_000, 2_000], "lanes in a process divide its memory"

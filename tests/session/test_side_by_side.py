@@ -32,16 +32,16 @@ from deltacompact.executors.choose import share_slots
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.maintenance.check import check
 from deltacompact.planning import lanes as lanes_module
-from deltacompact.planning.lanes import Claim, Lane, Room, admitted, lanes, rooms, sessions_at_once
+from deltacompact.planning.lanes import Claim, Lane, LaneBounds, admitted, lane_bounds, lanes, sessions_at_once
 from deltacompact.planning.needs import Needs
 from deltacompact.planning.plan import Capacity
 from deltacompact.planning.sizing.task_memory import SESSION_BYTES, TASK_BASE_BYTES
-from deltacompact.session.side_by_side import ClaimedRun, run_side_by_side
+from deltacompact.session.side_by_side import ClaimedSession, run_side_by_side
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.storage.objects import Fetches
 
 GIB, MIB = 1 << 30, 1 << 20
-ALL = Room(100, 1 << 60, 1 << 60)
+ALL = LaneBounds(100, 1 << 60, 1 << 60)
 
 
 def behind_a_network(intercept: Callable[..., Any] = lambda kind, path, act: act()) -> DeltaStreamCatalog:
@@ -94,12 +94,12 @@ def test_what_auto_keeps_here_stays_below_its_limits_together(partitions: list[t
 # As many as memory admits
 
 claims = st.builds(Claim, st.just(Lane.POOL), st.integers(0, 100), st.integers(0, 100))
-room = st.builds(Room, st.integers(1, 8), st.integers(0, 200), st.integers(0, 200))
+bounds = st.builds(LaneBounds, st.integers(1, 8), st.integers(0, 200), st.integers(0, 200))
 
 
-@given(st.lists(claims, max_size=20), room, st.none() | st.integers(1, 9), st.randoms())
-def test_the_planned_memory_of_those_that_run_never_exceeds_the_room(
-    given: list[Claim], there: Room, at_once: int | None, chance: Any
+@given(st.lists(claims, max_size=20), bounds, st.none() | st.integers(1, 9), st.randoms())
+def test_the_planned_memory_of_those_that_run_never_exceeds_the_bounds(
+    given: list[Claim], there: LaneBounds, at_once: int | None, chance: Any
 ) -> None:
     """Sessions start in order, end in any order; every one starts in the end."""
     waiting, running, started = list(given), [], []
@@ -142,12 +142,12 @@ def test_a_process_has_no_more_threads_than_its_sessions_have_tasks() -> None:
 
 def test_lanes_of_one_process_divide_its_memory() -> None:
     here, cluster = Capacity(2, 4 * GIB, 2 * GIB), Capacity(64, 2 * GIB, 64 * GIB)
-    alone = rooms({Lane.INLINE: here}, {Lane.INLINE: 32})[Lane.INLINE]
+    alone = lane_bounds({Lane.INLINE: here}, {Lane.INLINE: 32})[Lane.INLINE]
     assert (alone.heap_bytes, alone.sessions) == (8 * GIB, 32)
-    both = rooms({Lane.INLINE: here, Lane.POOL: here}, {Lane.INLINE: 32, Lane.POOL: 4})
+    both = lane_bounds({Lane.INLINE: here, Lane.POOL: here}, {Lane.INLINE: 32, Lane.POOL: 4})
     assert sum(there.heap_bytes for there in both.values()) == 8 * GIB
     at_once = {Lane.INLINE: 32, Lane.POOL: 4, Lane.CLUSTER: 16}
-    three = rooms({Lane.INLINE: here, Lane.POOL: here, Lane.CLUSTER: cluster}, at_once)
+    three = lane_bounds({Lane.INLINE: here, Lane.POOL: here, Lane.CLUSTER: cluster}, at_once)
     assert three[Lane.CLUSTER].heap_bytes == 128 * GIB and three[Lane.POOL].heap_bytes < GIB
 
 
@@ -221,7 +221,7 @@ def test_ctrl_c_ends_side_by_side_at_once() -> None:
 def test_a_run_without_a_claim_says_so_in_the_callers_thread() -> None:
     name = threading.current_thread().name
     pairs: list[Any] = [(Claim(Lane.POOL), "a"), (None, "b"), (Claim(Lane.POOL), "c")]
-    runs = [ClaimedRun(claim, lambda what=what: (what, threading.current_thread().name)) for claim, what in pairs]
+    runs = [ClaimedSession(claim, lambda what=what: (what, threading.current_thread().name)) for claim, what in pairs]
     results = run_side_by_side(runs, {Lane.POOL: ALL}, lambda: None)
     assert [what for what, _ in results] == ["a", "b", "c"]
     assert results[1][1] == name and results[0][1] != name
@@ -417,7 +417,7 @@ def test_a_single_session_that_is_interrupted_stops_its_executor() -> None:
 
     stops: list[str] = []
     with pytest.raises(KeyboardInterrupt):
-        run_side_by_side([ClaimedRun(None, interrupted)], {Lane.POOL: ALL}, lambda: stops.append("stopped"))
+        run_side_by_side([ClaimedSession(None, interrupted)], {Lane.POOL: ALL}, lambda: stops.append("stopped"))
     assert stops == ["stopped"]
 
 

@@ -39,7 +39,7 @@ class StreamListing:
     def of(cls, store: ObjectStore, paths: StreamPaths, old_s: float) -> StreamListing:
         listed = sorted(store.list(f"{paths.root}/"), key=_path)
         found = [stat for stat in listed if stat.path.startswith(paths.folders)]
-        beside = [stat for stat in found if stat.path.startswith(paths.rooms)]
+        beside = [stat for stat in found if stat.path.startswith(paths.swept)]
         ours = [stat for stat in beside if paths.is_ours(stat.path)]
         return cls(store, paths, old_s, {stat.path: stat for stat in found}, beside, ours)
 
