@@ -33,7 +33,7 @@ from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.paths import TablePaths
 from deltacompact.delta_streams.streams import Streams, stream_files
 from deltacompact.index.entries import fields
-from deltacompact.index.index_files import IndexFile, bucket_writer
+from deltacompact.index.index_files import BucketWriter, IndexFile
 from deltacompact.index.primary_key_index import IndexManifest, read_index, read_manifest, write_manifest
 from deltacompact.storage.certain_put import telling_interrupts
 from deltacompact.storage.objects import ObjectStore
@@ -155,7 +155,7 @@ def _bucket_without(
     """The files of a bucket without the entries of a file, and the number of these; a chunk at a time in memory."""
     width, gone = manifest.encoding.entry_bytes, 0
     rows_per_file, chunk_entries = DEFAULTS.rows_per_primary_key_index_file, DEFAULTS.limits.chunk_entries
-    with bucket_writer(store, path_of, width, rows_per_file, chunk_entries) as writer:
+    with BucketWriter(store, path_of, width, rows_per_file, chunk_entries) as writer:
         for entries in read_index(store, manifest, bucket):
             stays = np.ascontiguousarray(fields(entries)["file"]) != number
             gone += int(np.count_nonzero(~stays))

@@ -170,7 +170,8 @@ class Closing:
 class BucketWriter:
     """Writes one bucket's entries, in digest order, as files of at most `rows_per_file` entries.
 
-    `chunk_entries` is the size of a batch. A merge holds one batch of the index at a time, 32 to 64 MiB.
+    `chunk_entries` is the size of a batch. A merge holds one batch of the index at a time, 32 to 64 MiB. Call `close`
+    inside of its `with` block. With `closing`, its files exist when the block of `closing` ends.
     """
 
     def __init__(
@@ -212,10 +213,13 @@ class BucketWriter:
         self._end_file()
         return tuple(self.files)
 
-    def abandon(self, error: BaseException) -> None:
-        """Drop the unfinished file, because of this error."""
-        if self._open is not None:
-            self._open.__exit__(type(error), error, error.__traceback__)
+    def __enter__(self) -> BucketWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: Any) -> None:
+        """Drop the unfinished file, if the block has failed."""
+        if error is not None and self._open is not None:
+            self._open.__exit__(kind, error, where)
 
     def _flush(self, final: bool) -> None:
         if not self._waiting:
@@ -265,24 +269,3 @@ class BucketWriter:
         else:
             self._closing.close(ended, size)
         self.files.append(IndexFile(self._path, self._file_rows, size, tuple(self._crc32s)))
-
-
-@contextlib.contextmanager
-def bucket_writer(
-    store: ObjectStore,
-    path_of: Any,
-    entry_bytes: int,
-    rows_per_file: int,
-    chunk_entries: int,
-    closing: Closing | None = None,
-) -> Iterator[BucketWriter]:
-    """A BucketWriter that drops its unfinished file if the block fails. Call its `close` inside the block.
-
-    With `closing`, its files exist when the block of `closing` ends.
-    """
-    writer = BucketWriter(store, path_of, entry_bytes, rows_per_file, chunk_entries, closing)
-    try:
-        yield writer
-    except BaseException as error:
-        writer.abandon(error)
-        raise

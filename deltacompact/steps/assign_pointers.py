@@ -24,7 +24,7 @@ from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import ReadLimits
 from deltacompact.base.numbers import Ordinal
 from deltacompact.index.entries import Entries
-from deltacompact.index.index_files import Closing, IndexFile, bucket_writer
+from deltacompact.index.index_files import BucketWriter, Closing, IndexFile
 from deltacompact.index.keys import Encoding
 from deltacompact.index.live_bitmaps import LiveBits, naming_file, write_masks
 from deltacompact.index.primary_key_index import IndexManifest, read_index
@@ -222,7 +222,7 @@ def write_index(
     sizes = last.encoding.entry_bytes, last.rows_per_file, last.chunk_entries
     with Closing(store) as closing:
         for chunks in last.chunks(store, buckets, held):
-            with bucket_writer(store, path_of, *sizes, closing) as writer:
+            with BucketWriter(store, path_of, *sizes, closing) as writer:
                 for chunk in chunks:
                     writer.write(_repointed(publisher, chunk))
                 written.append(writer.close())

@@ -10,7 +10,6 @@ to session ordinals, in every round (paper, dedupe step and compaction rounds).
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Any
@@ -22,7 +21,7 @@ from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.index.entries import GONE, TOMBSTONE, Entries, fields, none
-from deltacompact.index.index_files import BucketWriter, Closing, IndexFile, bucket_writer
+from deltacompact.index.index_files import BucketWriter, Closing, IndexFile
 from deltacompact.index.keys import Encoding
 from deltacompact.index.primary_key_index import (
     FileOrdinals,
@@ -120,10 +119,10 @@ class DedupeTask:
     chunk_entries: int
     reading: ReadLimits
 
-    def bucket_writer(self, store: ObjectStore, closing: Closing) -> contextlib.AbstractContextManager[BucketWriter]:
+    def bucket_writer(self, store: ObjectStore, closing: Closing) -> BucketWriter:
         """A writer of one bucket's entries."""
         sizes = self.rows_per_index_file, self.chunk_entries
-        return bucket_writer(store, self.path_of, self.encoding.entry_bytes, *sizes, closing)
+        return BucketWriter(store, self.path_of, self.encoding.entry_bytes, *sizes, closing)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from deltacompact import _kernels
 from deltacompact.index.entries import none, sorted_by_digest
-from deltacompact.index.index_files import Closing, IndexFile, bucket_writer
+from deltacompact.index.index_files import BucketWriter, Closing, IndexFile
 from deltacompact.index.keys import Encoding
 from deltacompact.index.primary_key_index import IndexManifest, read_index
 from deltacompact.steps.shuffle import Groups, Passed, received
@@ -44,7 +44,7 @@ def merge_buckets(
     with Closing(store) as closing:
         for bucket in buckets:
             pieces = [entries for part in groups for entries in part.of(bucket)]
-            with bucket_writer(store, path_of, encoding.entry_bytes, rows_per_file, chunk_entries, closing) as writer:
+            with BucketWriter(store, path_of, encoding.entry_bytes, rows_per_file, chunk_entries, closing) as writer:
                 writer.write(sorted_by_digest(np.concatenate(pieces)))
                 written.append(writer.close())
     return tuple(written)

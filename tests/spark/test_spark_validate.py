@@ -28,7 +28,7 @@ from deltacompact.delta_streams.log.entries import IndexReplaced
 from deltacompact.delta_streams.paths import TablePaths
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.index.entries import TOMBSTONE, fields
-from deltacompact.index.index_files import bucket_writer
+from deltacompact.index.index_files import BucketWriter
 from deltacompact.index.primary_key_index import read_index, read_manifest, write_manifest
 from deltacompact.maintenance.check import check, rehash_table
 from deltacompact.maintenance.vacuum.vacuum import vacuum
@@ -325,7 +325,7 @@ def rewrite_index(catalog, change):
     for bucket in range(manifest.hash_bucket_count):
         chunks = read_index(store, manifest, bucket)
         paths = (log.paths.fresh("index", ".arrow") for _ in range(9))
-        with bucket_writer(store, lambda paths=paths: next(paths), manifest.encoding.entry_bytes, 100, 100) as writer:
+        with BucketWriter(store, lambda paths=paths: next(paths), manifest.encoding.entry_bytes, 100, 100) as writer:
             for chunk in chunks:
                 writer.write(change(bucket, chunk.copy()))
             buckets.append(writer.close())

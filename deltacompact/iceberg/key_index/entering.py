@@ -26,7 +26,7 @@ from deltacompact.iceberg.key_index.document import FileIdentity, IndexRun, Inde
 from deltacompact.iceberg.key_index.order import Order
 from deltacompact.iceberg.table.parquet_files import opened_each
 from deltacompact.index.entries import Entries, fields, none
-from deltacompact.index.index_files import bucket_writer
+from deltacompact.index.index_files import BucketWriter
 from deltacompact.storage.objects import ObjectStore
 
 
@@ -117,7 +117,7 @@ def write_range(store: ObjectStore, task: RangeTask) -> RunFile | None:
     order = np.argsort(prefixes, kind="stable")
     block, width = task.block_entries, task.order.entry_bytes
     try:
-        with bucket_writer(store, lambda: task.path, width, len(entries), block) as writer:
+        with BucketWriter(store, lambda: task.path, width, len(entries), block) as writer:
             writer.write(entries[order])
             (file,) = writer.close()
     except (StoreError, OSError) as error:
