@@ -51,17 +51,19 @@ class Spellings:
             self._types = None
 
     def others(
-        self, partition: Partition, types: Types, now_s: float, list_again: Callable[[], object]
+        self, partition: Partition, types: Types, supposed: Types, now_s: float, list_again: Callable[[], object]
     ) -> list[Partition]:
         """The partitions that have the same values in other texts, and may exist. This one is known from now on.
 
         `list_again` remembers a listing. It is asked once a minute. A partition that another process has begun since is
-        found by the usual texts of its values.
+        found by the usual texts of its values. Only `types` have such texts. By `supposed` ones only what is listed is
+        compared: maybe no rows have them, and each look for a partition that does not exist costs requests.
         """
         with self._lock:
             if now_s > self._listed_s + _LISTED_AGAIN_AFTER_S:
                 list_again()
-            values, alike = _values(partition, types), self._by_values(types)
+            compared = {**supposed, **types}
+            values, alike = _values(partition, compared), self._by_values(compared)
             found = alike.setdefault(values, [])
             if partition not in self._partitions:
                 self._partitions[partition] = None

@@ -371,6 +371,19 @@ def test_large_numbers_ask_for_no_more_than_small_ones(declared):
     assert large == small
 
 
+@pytest.mark.parametrize("text", ["{:02}", "{:02}.0", "2026-01-01T{:02}"])
+def test_a_text_that_is_unusual_by_a_guess_asks_for_no_more_than_others(text):
+    """Nobody may have rows of p=1 beside p=01, and each new partition asked for p=1."""
+    asked = []
+    for form in ("day {}", text):
+        catalog = deltacompact.DeltaStreamCatalog(store := CountingStore(MemoryStore()), clock=lambda: 1e9)
+        orders = catalog.create_table("orders", ["p", "q"], ["id"])
+        for number in range(1, 10):
+            orders.append(pa.table({"id": [1]}), {"p": form.format(number), "q": "2026"})
+        asked.append(len(store.requests))
+    assert asked[0] == asked[1]
+
+
 def test_a_process_that_asked_nobody_yet_supposes_no_type():
     """Its first partition was like no other one. By its likely type the next one was another number than a float's."""
     store = MemoryStore()
@@ -543,11 +556,11 @@ def test_threads_begin_partitions_side_by_side():
     news = [Partition((("p", str(20_000 + number % 10)),)) for number in range(40)]
 
     def begun(new):
-        return spellings.others(new, types, 1e9, pytest.fail)
+        return spellings.others(new, types, {}, 1e9, pytest.fail)
 
     with ThreadPoolExecutor(8) as threads:
         assert list(threads.map(begun, news)) == [[]] * 40
-    assert spellings.others(Partition((("p", "07"),)), types, 1e9, list) == [Partition((("p", "7"),))]
+    assert spellings.others(Partition((("p", "07"),)), types, {}, 1e9, list) == [Partition((("p", "7"),))]
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, tee
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -27,7 +28,7 @@ from deltacompact.base.errors import SchemaError
 from deltacompact.base.model import Partition
 from deltacompact.delta_streams.appending.shape import StreamShape
 from deltacompact.delta_streams.paths import TablePaths
-from deltacompact.delta_streams.spellings import Spellings
+from deltacompact.delta_streams.spellings import Spellings, Types
 from deltacompact.tabular import column_types, far_values, partition_texts, schemas
 
 if TYPE_CHECKING:
@@ -102,13 +103,14 @@ class OtherPartitions:
         self._spellings.supposed = {name: type_ for name, type_ in supposed.items() if name not in types}
 
     def _is_known_to_fit(self, files: Sequence[DataFile], begins: bool) -> bool:
-        known = self.catalog.fitting_columns(self.table_id)
+        known, supposed = self.catalog.fitting_columns(self.table_id), self._spellings.supposed
         if not _has(known, files) or _misfit(files, known, ()) is not None:
             return False
+        declared = {name: type_ for name, type_ in self._declared().items() if name in supposed}
         return not begins or not (
             set(self.partition.names).difference(known.names)
             or _unfit(self.partition, known)
-            or self._spelled_otherwise(self._spellings.supposed | key_types(known, self.partition.names))
+            or self._spelled_otherwise(declared | key_types(known, self.partition.names), supposed)
         )
 
     def _joining(self, files: Sequence[DataFile], compared: Iterable[tuple[Partition, StreamShape]]) -> pa.Schema:
@@ -211,9 +213,9 @@ class OtherPartitions:
     def _declared(self) -> dict[str, pa.DataType]:
         return key_types(self.catalog.remembered_table(self.table_id).columns or (), self.partition.names)
 
-    def _spelled_otherwise(self, types: Mapping[str, pa.DataType]) -> Partition | None:
+    def _spelled_otherwise(self, types: Types, supposed: Types = MappingProxyType({})) -> Partition | None:
         """The partition that has the value of this one in another text; of unknown types: that may have it."""
-        others = self._spellings.others(self.partition, types, self.catalog.clock(), self.listed)
+        others = self._spellings.others(self.partition, types, supposed, self.catalog.clock(), self.listed)
         return next(filter(self._exists, others), None)
 
     @property
