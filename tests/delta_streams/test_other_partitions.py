@@ -406,6 +406,15 @@ def test_a_declared_number_has_one_partition_before_a_file_has_its_column(declar
         orders.append(pa.table({"id": [1]}), {"p": "0x10"})
 
 
+def test_a_whole_number_that_is_no_float_is_compared_with_more_than_a_partition_of_whole_numbers():
+    """p=7 was enough to take 0x10, as it is a number, too. Then nobody could read the table."""
+    orders = deltacompact.DeltaStreamCatalog(MemoryStore()).create_table("orders", ["p"], ["id"])
+    orders.append(pa.table({"id": [1], "p": [5.0]}), {"p": "5"})
+    orders.append(pa.table({"id": [1]}), {"p": "7"})
+    with pytest.raises(SchemaError, match="'0x10' does not fit double"):
+        orders.append(pa.table({"id": [1]}), {"p": "0x10"})
+
+
 def test_an_unusual_text_is_compared_with_partitions_that_another_process_has_just_begun():
     store = MemoryStore()
     orders, others = (deltacompact.DeltaStreamCatalog(store) for _ in range(2))

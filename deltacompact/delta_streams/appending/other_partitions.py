@@ -151,8 +151,8 @@ class OtherPartitions:
         """The types that the files of the last partitions have for the partition columns; wider, where files `said` so.
         And the columns for which all of these partitions were asked in vain.
 
-        A column that these files lack, too, may stay unknown if it decides nothing: the value is of the same kind as
-        that of another partition without the column, and no partition may have it in another text.
+        A column that these files lack, too, may stay unknown if it decides nothing: the value is of each kind of which
+        that of another partition without the column is, and no partition may have it in another text.
         """
         wanted = [name for name in self.partition.names if begins or name in said]
         known: dict[str, pa.DataType] = {}
@@ -162,7 +162,7 @@ class OtherPartitions:
             unknown = set(wanted).difference(known)
             if not unknown or (
                 unknown.isdisjoint(said)
-                and not _unfit(self.partition, _likely(partition, known))
+                and _is_like(self.partition, partition, known)
                 and not self._spelled_otherwise(known)
             ):
                 break
@@ -255,6 +255,18 @@ def _likely(partition: Partition, known: Collection[str]) -> pa.Schema:
         schemas.promised_field(name, next(type_ for type_ in _LIKELY if _is_of(text, type_)))
         for name, text in partition.values
         if name not in known
+    )
+
+
+def _is_like(partition: Partition, other: Partition, known: Collection[str]) -> bool:
+    """Whether each value of the partition is of all likely types that the other one's is of. `known` columns do not
+    count."""
+    texts = dict(partition.values)
+    return all(
+        _is_of(texts[name], type_)
+        for name, text in other.values
+        for type_ in _LIKELY
+        if name not in known and _is_of(text, type_)
     )
 
 
