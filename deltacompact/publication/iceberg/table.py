@@ -27,6 +27,8 @@ from deltacompact.publication.port import FilesToShow, ShownCommit, ShownFile, S
 from deltacompact.tabular.published_types import ICEBERG_TYPES
 
 _FORMAT_VERSION = 2
+_CREATED_WITH = {"format-version": str(_FORMAT_VERSION), "write.metadata.delete-after-commit.enabled": "true"}
+"""Each commit writes a metadata file of its own, and then deletes the oldest: without that, all would stay."""
 _VECTORIZED = "read.parquet.vectorization.enabled"
 
 
@@ -59,9 +61,7 @@ class ShownIcebergTable:
             wanted |= {_VECTORIZED: "false"}
         columns = with_widest_keys(columns, () if self.columns is None else self.columns.names)
         if self._table is None:
-            version = {"format-version": str(_FORMAT_VERSION)}
-            properties = wanted | version
-            IcebergTable.create(self._catalog, self._table_id, columns, self._source.keys, properties)
+            IcebergTable.create(self._catalog, self._table_id, columns, self._source.keys, _CREATED_WITH | wanted)
             self._table = self._loaded()  # another publisher may have created it, and somebody dropped it
         known = self._table.metadata.properties
         settled = (wanted.items() | known.items()) == known.items()
