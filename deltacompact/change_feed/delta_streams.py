@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -44,7 +45,6 @@ from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.index.remap import Relocator
 from deltacompact.layout.skipping import KnownColumns
 from deltacompact.reading.live_rows import KeptEntries, live_sources, schema_of
-from deltacompact.reading.selection import named_columns
 from deltacompact.reading.skipping import Skipping, known_of
 from deltacompact.storage.fetched_file import ReadAhead
 from deltacompact.storage.objects import ObjectStore
@@ -316,16 +316,26 @@ def columns_of(table: Table, ranges: Sequence[StreamRange], asked: ChangesReques
     """
     found = [schema for range_ in ranges for schema in range_.schemas(asked.per_commit)]
     try:
-        return _joined(found) or table.columns or pa.schema([])
+        return _joined(found) or _declared(table, asked)
     except SchemaError:
         unfit = _unfit(found)
-    wanted = named_columns(asked.columns)
     for name, types in unfit.items():
-        if wanted is None or name in wanted:
+        if asked.columns is None or name in asked.columns:
             raise SchemaError(
                 f"table {table.table_id!r}: column {name!r} is {' and '.join(types)} in versions of this feed: {_ANEW}"
             )
     return _joined(pa.schema([field for field in schema if field.name not in unfit]) for schema in found)
+
+
+def _declared(table: Table, asked: ChangesRequest) -> pa.Schema:
+    """The columns that a table declares; none if the key, or what is asked for, is another one: a row may bring it."""
+    declared = table.columns or pa.schema([])
+    own = table.keys.primary if table.keys else ()
+    with suppress(InputError):
+        asked.selected(table.table_id, declared, table.partition_keys)
+        if {*(own if asked.key is None else asked.key)} <= {*declared.names, *table.partition_keys}:
+            return declared
+    return pa.schema([])
 
 
 def _joined(found: Iterable[pa.Schema]) -> pa.Schema:

@@ -69,6 +69,15 @@ class ChangesRequest:
     memory_bytes: int | None = None
     held_bytes: int = FEED_MEMORY_BYTES
 
+    def __post_init__(self) -> None:
+        for name in ("columns", "key"):  # an iterator can be read only once
+            object.__setattr__(self, name, named_columns(getattr(self, name)))
+
+    def selected(self, table_id: str, whole: pa.Schema, partition_keys: Sequence[str]) -> Selected:
+        """What the feed returns and reads of these columns. Raises InputError for an unknown column."""
+        where = text_filter(self.where) if isinstance(self.where, str) else self.where
+        return Selected.of(table_id, whole, self.columns, where, partition_keys)
+
     def bounded(self) -> Settings:
         """How the memory is divided. Raises InputError for too little."""
         return within_memory(Settings(executor="local", local_threads=1, memory_bytes=self.memory_bytes))
@@ -94,11 +103,9 @@ def changes_of(
     """
     partition_keys = tuple(dict.fromkeys(name for range_ in ranges for name in range_.partition_keys))
     known = partition_texts.with_partition_keys(whole, partition_keys) if len(whole) else whole
-    where = text_filter(asked.where) if isinstance(asked.where, str) else asked.where
-    columns = named_columns(asked.columns)
     if not len(whole):  # where no row was ever there, nobody knows the columns
-        where = columns = None
-    selected = Selected.of(table_id, whole, columns, where, partition_keys)
+        asked = replace(asked, where=None, columns=None)
+    selected = asked.selected(table_id, whole, partition_keys)
     schema = feed_schema(table_id, selected.wanted)
     feeds = [_feed(table_id, range_, known, selected, asked) for range_ in ranges]
 
@@ -114,7 +121,7 @@ def changes_of(
 
 
 def _feed(table_id: str, range_: ChangeRange, whole: pa.Schema, selected: Selected, asked: ChangesRequest) -> Feed:
-    wanted = range_.key if asked.key is None else named_columns(asked.key) or ()
+    wanted = range_.key if asked.key is None else asked.key
     key = wanted if len(whole) else ()
     for name in key:
         if name not in whole.names:

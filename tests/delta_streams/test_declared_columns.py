@@ -6,6 +6,7 @@ import pytest
 import deltacompact
 from deltacompact import cli
 from deltacompact.base.errors import ConflictError, InputError, SchemaError
+from deltacompact.catalog.mirror import mirror
 from deltacompact.delta_streams.declared_columns import declared_columns
 
 
@@ -150,6 +151,32 @@ def test_a_table_without_rows_has_the_declared_columns(catalog, keys):
     sales.append(rows, partition={key: "1" for key in keys} or None)
     assert sales.read().to_pydict() == rows.to_pydict()
     assert sales.changes(bookmark="mirror", where="amount > 3").read_all()["id"].to_pylist() == [1]
+
+
+@pytest.mark.parametrize(("keys", "columns"), [((), "v double"), (("p",), "p date, v double")])
+def test_a_feed_that_begins_with_a_delete_goes_on_although_the_key_is_not_declared(catalog, keys, columns):
+    partition = {key: "2026-11-01" for key in keys} or None
+    source = catalog.create_table("source", keys, primary_keys=["id"], columns=columns)
+    source.append(pa.table({"id": [9]}), operation="delete", partition=partition)
+    asked = {"where": "id > 0 and note is null", "columns": ["id", "note"]}
+    assert source.changes("1970-01-01", bookmark="own").read_all().num_rows == 0
+    assert source.changes("1970-01-01", bookmark="asked", **asked).read_all().num_rows == 0
+    source.append(pa.table({"id": [1], "v": [4.5], "note": pa.array([None], pa.string())}), partition=partition)
+    for name, terms in (("own", {}), ("asked", asked)):
+        assert source.changes(bookmark=name, **terms).read_all().num_rows == 0
+        assert source.commit_bookmark(name)
+        assert source.changes(bookmark=name, **terms).read_all()["id"].to_pylist() == [1]
+    assert source.diff().inserts == 1
+
+
+def test_a_mirror_whose_source_begins_with_a_delete_goes_on(catalog):
+    source = catalog.create_table("source", primary_keys=["id"], columns="v double")
+    copy = catalog.create_table("copy", primary_keys=["id"])
+    source.append(pa.table({"id": [9]}), operation="delete")
+    assert mirror(source, copy, "to_copy", from_="1970-01-01") == 0
+    source.append(pa.table({"id": [1], "v": [4.5]}))
+    assert mirror(source, copy, "to_copy") == 1
+    assert copy.read()["id"].to_pylist() == [1]
 
 
 def test_on_the_command_line(tmp_path, capfd):
