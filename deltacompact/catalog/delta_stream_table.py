@@ -516,7 +516,7 @@ class DeltaStreamTable(UsersWords):
         duckdb.read_parquet(files, union_by_name=True).
 
         The folders below the table hold more: deltas, and versions that were replaced. Deltas since the last compaction
-        are not in the list. Raises InputError where a partition was not compacted yet, or has files with dead rows.
+        are not in the list. Raises InputError where nothing was compacted yet, or a partition has files with dead rows.
 
         Examples:
             >>> pq.read_table(orders.compacted_files()).num_rows

@@ -144,8 +144,7 @@ def _show(catalog: DeltaStreamCatalog, table: str, to: str | None, only: Partiti
 
 def _write_lists(catalog: DeltaStreamCatalog, table: str, only: Partition | None, as_json: bool) -> None:
     from deltacompact.cli.console import out
-    from deltacompact.delta_streams.file_lists import PublishedLists
-    from deltacompact.delta_streams.file_lists import publish as publish_table
+    from deltacompact.delta_streams.file_lists import PublishedLists, check_compacted, publish_stream
 
     def say_published(published: PublishedLists) -> None:
         newer = published.deltas_left_out
@@ -155,5 +154,7 @@ def _write_lists(catalog: DeltaStreamCatalog, table: str, only: Partition | None
             f"  {published.manifest}\n  {published.files}"
         )
 
-    done, errors = for_each(catalog, table, only, "publishing", lambda chosen: publish_table(catalog, table, chosen))
+    done, errors = for_each(catalog, table, only, "publishing", lambda chosen: [publish_stream(catalog, table, chosen)])
+    if not errors and not any(lists.rows for lists in done):
+        check_compacted(catalog, table, [lists.partition for lists in done])
     answer_for_partitions(as_json, done, errors, of_partition, say_published)

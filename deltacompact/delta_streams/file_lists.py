@@ -8,7 +8,8 @@ Hadoop's engines take the URIs of a manifest literally. Some other engines decod
 lists of local files have plain paths.
 
 Each list is one object with every live file, so a reader sees one version or the next, never a mix. The lists hold
-compacted files only: deltas since the compaction are not in them. Vacuum deletes the lists of versions that it forgets.
+compacted files only: deltas since the compaction are not in them. A partition that waits for its first compaction, or
+whose deltas were all retracted, has empty lists. Vacuum deletes the lists of versions that it forgets.
 
 There is no folder with just these files. S3 has no links, so the folder would be a second copy of the table. And an
 engine that globs the folder while files are exchanged would see files of two versions.
@@ -45,31 +46,45 @@ def live_files(catalog: Streams, table_id: str, partition: PartitionLike = None)
     def listed(chosen: Partition) -> list[str]:
         return _plain(_uris(catalog, table_id, chosen, catalog.state(table_id, chosen)))
 
-    found = all_done(catalog.chosen(table_id, partition), listed, catalog.at_once)
-    return [file for files in found for file in files]
+    chosen = catalog.chosen(table_id, partition)
+    found = [file for files in all_done(chosen, listed, catalog.at_once) for file in files]
+    if not found:
+        check_compacted(catalog, table_id, chosen)
+    return found
 
 
 def publish(catalog: Streams, table_id: str, partition: PartitionLike = None) -> list[PublishedLists]:
     """Publish the active version of every partition, or of one.
 
-    Raises InputError if a partition was not compacted or has files with dead rows, after it has published the others;
-    and for a table whose readers honour deletion vectors, because its next compaction may mark rows.
+    Raises InputError if a partition has files with dead rows, after it has published the others; if none of them was
+    compacted yet; and for a table whose readers honour deletion vectors, because its next compaction may mark rows.
+    """
+    published = all_done(
+        catalog.chosen(table_id, partition), lambda chosen: publish_stream(catalog, table_id, chosen), catalog.at_once
+    )
+    if not any(lists.rows for lists in published):
+        check_compacted(catalog, table_id, [lists.partition for lists in published])
+    return published
+
+
+def check_compacted(catalog: Streams, table_id: str, partitions: Sequence[Partition]) -> None:
+    """Raise InputError if none of these partitions was compacted yet: who asked for their lists expects some rows."""
+    if partitions and not any(catalog.state(table_id, partition).compacted for partition in partitions):
+        where = f", partition {partitions[0]}" if len(partitions) == 1 else ""
+        raise InputError(f"table {table_id!r}{where}: nothing was compacted yet")
+
+
+def publish_stream(catalog: Streams, table_id: str, partition: Partition) -> PublishedLists:
+    """Put the lists of the active version. If another one is active by now, a faster publisher's lists may have been
+    replaced, so put them again.
+
+    Raises what `publish` raises, but for a partition that was not compacted yet.
     """
     if catalog.remembered_table(table_id).readers is Readers.VECTORS:
         raise InputError(
             f"table {table_id!r} is declared for readers of deletion vectors, and readers of a list see dead rows: "
             f"declare it for readers of plain files first (deltacompact create CATALOG {table_id} --readers files)"
         )
-    return all_done(
-        catalog.chosen(table_id, partition),
-        lambda chosen: _publish_stream(catalog, table_id, chosen),
-        catalog.at_once,
-    )
-
-
-def _publish_stream(catalog: Streams, table_id: str, partition: Partition) -> PublishedLists:
-    """Put the lists of the active version. If another one is active by now, a faster publisher's lists may have been
-    replaced, so put them again."""
     active = catalog.state(table_id, partition)
     while True:
         published = _put_lists(catalog, table_id, partition, active)
@@ -91,9 +106,9 @@ def _put_lists(catalog: Streams, table_id: str, partition: Partition, state: Str
 
 
 def _uris(catalog: Streams, table_id: str, partition: Partition, state: StreamState) -> list[str]:
-    """The live files. Raises InputError if there are none yet, or if they have dead rows."""
+    """The live files. Raises InputError if they have dead rows."""
     if state.compacted is None:
-        raise InputError(f"table {table_id!r}, partition {partition}: nothing was compacted yet")
+        return []
     if any(file.deletions for file in state.compacted.files):
         raise InputError(
             f"table {table_id!r}, partition {partition}: files have dead rows under deletion vectors, which other "

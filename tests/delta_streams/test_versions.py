@@ -265,7 +265,7 @@ def test_what_is_published_is_read_by_other_engines(tmp_path: Path) -> None:
     made.create_table("t", ["day"], ["k"])
     for day, key in (("mon", 1), ("tue", 2)):
         made.append("t", rows(key, key + 10), {"day": day})
-    with pytest.raises(InputError, match="day=mon: nothing was compacted yet"):
+    with pytest.raises(InputError, match="'t': nothing was compacted yet"):
         publish(made, "t")
     compact("t", delta_catalog_client=made, settings=LOCAL)
     made.append("t", rows(99), {"day": "mon"})
@@ -282,6 +282,26 @@ def test_what_is_published_is_read_by_other_engines(tmp_path: Path) -> None:
     publish(made, "t")
     after = [uri.removeprefix("file://") for uri in manifest.read_text().splitlines()]
     assert sorted(polars.read_parquet(after)["k"].to_list()) == [1, 11, 99]
+
+
+def test_a_partition_without_compacted_rows_has_empty_lists() -> None:
+    """Monday is compacted. Tuesday's only delta is retracted, Wednesday waits for its first compaction."""
+    store = MemoryStore()
+    made = DeltaStreamCatalog(store)
+    made.create_table("t", ["day"], ["k"])
+    made.append("t", rows(1), {"day": "mon"})
+    gone = made.append("t", rows(2), {"day": "tue"})
+    retract(made, "t", gone.position, {"day": "tue"})
+    compact("t", delta_catalog_client=made, settings=LOCAL)
+    made.append("t", rows(3), {"day": "wed"})
+    assert [(lists.rows, lists.deltas_left_out) for lists in publish(made, "t")] == [(1, 0), (0, 0), (0, 1)]
+    assert store.get("t/published/files/day=tue/latest.txt") == store.get("t/published/symlink/day=wed/manifest") == b""
+    assert made.compacted_files("t") == made.compacted_files("t", {"day": "mon"})
+    for day in ("tue", "wed"):
+        with pytest.raises(InputError, match=f"day={day}: nothing was compacted yet"):
+            publish(made, "t", {"day": day})
+        with pytest.raises(InputError, match=f"day={day}: nothing was compacted yet"):
+            made.compacted_files("t", {"day": day})
 
 
 def test_a_publisher_that_was_slow_does_not_put_an_older_version_back() -> None:

@@ -21,7 +21,7 @@ from deltacompact.delta_streams.paths import TablePaths
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.maintenance.check import check, rehash_table
 from deltacompact.maintenance.vacuum.vacuum import vacuum
-from deltacompact.session import terms
+from deltacompact.session import planned
 from deltacompact.session.driver import CompactionSession
 from deltacompact.tabular import writing
 from deltacompact.tabular.row_groups import WriteOptions
@@ -113,7 +113,7 @@ def test_any_exception_of_a_session_is_the_error_of_its_result(lake, monkeypatch
 
 
 def test_an_exception_of_planning_and_of_looking_is_that_of_its_partition(lake, monkeypatch, capfd):
-    plan, choose = terms.plan, partition_module.choose
+    plan, choose = planned.plan, partition_module.choose
 
     def plan_breaks(given, *rest):
         if dict(given.partition.values) == {"p": "a"}:
@@ -125,7 +125,7 @@ def test_an_exception_of_planning_and_of_looking_is_that_of_its_partition(lake, 
             raise LookupError("no look")
         return choose(source, destination, partition, *rest)
 
-    monkeypatch.setattr(terms, "plan", plan_breaks)
+    monkeypatch.setattr(planned, "plan", plan_breaks)
     monkeypatch.setattr(partition_module, "choose", input_breaks)
     said = []
     result = deltacompact.compact("t", delta_catalog_client=lake, event_sinks=[said.append])
@@ -202,8 +202,10 @@ def test_from_python_every_partition_is_done_before_the_first_error_is_raised(la
     assert not [stat for stat in fresh.store.list("t/p=c/data/0000")]
 
 
-def test_publish_does_the_partitions_that_were_compacted(lake, run):
+def test_publish_shows_no_rows_of_a_partition_that_was_not_compacted(lake, run):
     deltacompact.compact("t", delta_catalog_client=lake, partitions=[{"p": "a"}, {"p": "c"}])
-    said = run("publish", "t", status=2)
+    said = run("publish", "t")
     assert "p=a: version 1-" in said.out and "p=c: version 1-" in said.out
-    assert "p=b: failed: " in said.out and "nothing was compacted yet" in said.err
+    assert "p=b: version 0, 0 rows; 1 delta since are not in it" in said.out
+    said = run("publish", "t", "--partition", "p=b", status=2)
+    assert "p=b: nothing was compacted yet" in said.err
