@@ -113,6 +113,9 @@ def ray_cluster(ray_nodes):
     """The address of that cluster; this process is connected to it as its executor would."""
     import ray
 
+    from deltacompact.executors.ray_connection import log_what_ray_says
+
+    log_what_ray_says()
     ray.init(address=ray_nodes.address, log_to_driver=False, logging_level="ERROR")
     yield ray_nodes.address
     ray.shutdown()

@@ -26,6 +26,7 @@ from deltacompact.base.one_heap import ARROW_CHOSEN_BY
 from deltacompact.base.settings import Settings
 from deltacompact.base.wording import text_of
 from deltacompact.executors.ray_address import address_of
+from deltacompact.executors.ray_messages import in_one_line
 
 with importing("grpc", "ray"):
     import grpc
@@ -68,6 +69,7 @@ def connect(settings: Settings) -> bool:
     joins = started["address"] != "local"
     # who joins a cluster cannot configure it, but the driver counts the retries, and Ray reads its variable once
     environment = {f"RAY_{_OOM_RETRIES}": str(settings.task_retries)} if joins else WORKER_ENVIRONMENT
+    log_what_ray_says()
     try:
         with environment_of_children(environment), _same_end():
             ray.init(log_to_driver=False, logging_level=logging.ERROR, configure_logging=True, **started)
@@ -84,6 +86,31 @@ def _refused(error: Exception, joins: bool) -> type[DeltaCompactError]:
     if isinstance(error, ConnectionError | RuntimeError):
         return ClusterError if joins else InputError
     return StoreError
+
+
+def log_what_ray_says() -> None:
+    """Log what Ray says of its cluster, a worker's death for instance: Ray prints it to stdout, among our results.
+
+    `log_to_driver` does not stop that. Only a private function of Ray can; if it has gone, Ray prints as before.
+    """
+    from ray._private import worker
+
+    printed = getattr(worker, "print_to_stdstream", None)
+    if printed is None or printed.__module__ == __name__:  # the second: it was done before
+        return
+    last: str | None = None
+
+    def log(data: dict[str, Any], *options: Any, **named: Any) -> None:
+        nonlocal last
+        if data.get("pid") != "raylet":
+            printed(data, *options, **named)
+            return
+        for line in map(in_one_line, data["lines"]):
+            if line and line != last:  # each task of a node that dies tells it
+                _LOG.warning(line)
+                last = line
+
+    worker.print_to_stdstream = log
 
 
 @contextlib.contextmanager

@@ -153,7 +153,8 @@ def test_an_incremental_compaction_and_a_rehash_on_ray(tmp_path, ray_cluster, te
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_worker_that_is_killed_in_any_stage_changes_nothing(tmp_path, ray_cluster, template, stage):
+def test_a_worker_that_is_killed_in_any_stage_changes_nothing(tmp_path, ray_cluster, template, stage, capfd):
+    """Nor does Ray tell it on stdout, where the document of --json goes."""
     killed: list[int] = []
 
     def kill(event):
@@ -168,6 +169,7 @@ def test_a_worker_that_is_killed_in_any_stage_changes_nothing(tmp_path, ray_clus
         )
         assert_sound(catalog, expected)
         if killed:
+            assert capfd.readouterr().out == ""
             return
     pytest.fail("no worker was caught at work: the test showed nothing")
 
