@@ -67,11 +67,13 @@ class Routes:
         """Raise InputError where a partition's text is no value of the type: then no reader could read both."""
         field = pa.field(name, type_)
         for text in self._texts.get(name, ()):
-            if partition_texts.value_of(text, field) is None:
+            try:
+                partition_texts.partition_scalar(text, field)
+            except SchemaError:
                 raise InputError(
                     f"{origin}: partition column {name!r} is {type_}, which partition {name}={text} of the table does "
                     f"not fit: {_REMEDY}, such as a string"
-                )
+                ) from None
 
     def texts(self, values: pa.Array, name: str) -> list[str | None]:
         """The text of the partition of each value. Raises InputError for a value without one certain text."""

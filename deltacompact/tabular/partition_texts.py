@@ -50,11 +50,14 @@ def fitting_scalar(text: str | None, field: pa.Field) -> pa.Scalar:
     return value
 
 
-def check_fit(partition: Partition, columns: pa.Schema) -> None:
-    """Raises SchemaError if a value of the partition does not fit the column of its name."""
+def check_fit(partition: Partition, columns: pa.Schema, begins: bool = True) -> None:
+    """Raises SchemaError if a value of the partition does not fit the column of its name; or is NaN, if it `begins`.
+
+    Older releases have begun partitions of NaN, which are read like others.
+    """
     for name, text in partition.values:
         if name in columns.names:
-            fitting_scalar(text, columns.field(name))
+            (fitting_scalar if begins else partition_scalar)(text, columns.field(name))
 
 
 def value_of(text: str | None, field: pa.Field) -> pa.Scalar | None:

@@ -20,6 +20,7 @@ from deltacompact.base.model import Partition
 from deltacompact.delta_streams.appending.other_partitions import OtherPartitions
 from deltacompact.delta_streams.spellings import Spellings
 from deltacompact.storage.memory import MemoryStore
+from deltacompact.tabular import partition_texts
 
 VALUES = {
     "int": pa.array([7], pa.int32()),
@@ -517,13 +518,9 @@ def test_whatever_was_taken_can_be_read_and_each_value_has_one_partition(history
             [("1", [1], "upsert"), ("01", None, "delete")],
             "partition day=01 has the value of partition day=1, in another text: append to that one",
         ),
-        "NaN, before the column": (
-            [("nan", None, "upsert"), ("1.5", [1.5], "upsert")],
-            "partition value 'nan' of column 'day' is NaN, which equals no value here, so the table could not be read",
-        ),
-        "NaN, after it": (
+        "NaN": (
             [("1.5", [1.5], "upsert"), ("nan", None, "upsert")],
-            "partition value 'nan' of column 'day' is NaN, which equals no value in other partitions, so the table",
+            "partition value 'nan' of column 'day' is NaN, which equals no value: give the partition another value",
         ),
         "a longer number than those of the narrow column": (
             [("1", pa.array([1], pa.int32()), "upsert"), ("2", None, "upsert"), ("3000000000", None, "upsert")],
@@ -556,6 +553,25 @@ def test_a_value_that_does_not_fit_the_declared_column_is_refused_for_rows(first
             orders = deltacompact.DeltaStreamCatalog(store).table("orders")
             orders.append(pa.table({"id": [1]}), {"day": "x"}, operation=operation)
     assert orders.read().num_rows == 0
+
+
+@pytest.mark.parametrize("declared", [None, "id long, p double"])
+def test_a_table_with_a_partition_of_nan_goes_on_and_gets_its_column(declared):
+    """Older releases began such partitions. Upserts to it were refused, and the column was in each other partition."""
+    store = MemoryStore()
+    orders = deltacompact.DeltaStreamCatalog(store).create_table("orders", ["p"], ["id"], columns=declared)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partition_texts, "check_fit", lambda *_: None)
+        orders.append(pa.table({"id": [1]}), {"p": "nan"})
+    for by_new_process in (False, True):
+        orders = deltacompact.DeltaStreamCatalog(store).table("orders") if by_new_process else orders
+        orders.append(pa.table({"id": [2]}), {"p": "nan"})
+        orders.append(pa.table({"id": [3], "p": [3.5]}), partition_by=["p"])
+        orders.append(pa.table({"id": [4]}), {"p": "4.5"})
+    read = orders.read().sort_by("id").to_pydict()
+    assert read["id"] == [1, 2, 3, 4] and str(read["p"]) == "[nan, nan, 3.5, 4.5]"
+    with pytest.raises(SchemaError, match="is NaN, which equals no value"):
+        orders.append(pa.table({"id": [5]}), {"p": "NaN"})
 
 
 def test_threads_begin_partitions_side_by_side():

@@ -183,7 +183,9 @@ class OtherPartitions:
         another one, whose files lack the column."""
         columns = pa.schema(list(known.items()))
         if begins and (unfit := _unfit(self.partition, columns)) and not self._unfit_rows(listed, columns):
-            raise SchemaError(f"{unfit} in other partitions, {_AS_A_WHOLE}: {_OTHER_VALUE}")
+            is_nan = not _unfit(self.partition, columns, begins=False)
+            where = "" if is_nan else f" in other partitions, {_AS_A_WHOLE}"
+            raise SchemaError(f"{unfit}{where}: {_OTHER_VALUE}")
         for name, (type_, file) in brought.items():
             if unfit := self._unfit_rows(listed, pa.schema([(name, type_)])):
                 raise SchemaError(f"{file.path}: {unfit} here, {_AS_A_WHOLE}: {_AS_TEXT}")
@@ -228,14 +230,15 @@ class OtherPartitions:
     def _unfit_rows(self, partitions: Sequence[Partition], columns: pa.Schema) -> str:
         """Why the value of one of these partitions, which has rows, does not fit the column of its name. Empty: all
         fit."""
-        unfit = [partition for partition in partitions if _unfit(partition, columns)]
-        return next((_unfit(partition, columns) for partition, _ in self.with_columns(unfit)), "")
+        reasons = {partition: _unfit(partition, columns, begins=False) for partition in partitions}
+        unfit = [partition for partition, reason in reasons.items() if reason]
+        return next((reasons[partition] for partition, _ in self.with_columns(unfit)), "")
 
 
-def _unfit(partition: Partition, columns: pa.Schema) -> str:
+def _unfit(partition: Partition, columns: pa.Schema, begins: bool = True) -> str:
     """Why a value of the partition does not fit the column of its name. Empty: all fit."""
     try:
-        partition_texts.check_fit(partition, columns)
+        partition_texts.check_fit(partition, columns, begins)
     except SchemaError as error:
         return str(error)
     return ""
@@ -261,13 +264,8 @@ def _likely(partition: Partition, known: Collection[str]) -> pa.Schema:
 def _is_like(partition: Partition, other: Partition, known: Collection[str]) -> bool:
     """Whether each value of the partition is of all likely types that the other one's is of. `known` columns do not
     count."""
-    texts = dict(partition.values)
-    return all(
-        _is_of(texts[name], type_)
-        for name, text in other.values
-        for type_ in _LIKELY
-        if name not in known and _is_of(text, type_)
-    )
+    columns = [pa.schema([(name, type_)]) for name in partition.names if name not in known for type_ in _LIKELY]
+    return all(_unfit(other, column, begins=False) or not _unfit(partition, column) for column in columns)
 
 
 def _is_of(text: str | None, type_: pa.DataType) -> bool:

@@ -113,10 +113,11 @@ class StreamFit:
         """Refuse first files of a partition, before anything is begun: those that it would refuse, or that do not fit
         other partitions, and a partition that has the value of another one. Refuse any upserts where the partition's
         value does not fit its declared column."""
-        if upserts := _upserts(deltas):
-            partition_texts.check_fit(self._partition, self.declared_columns)
         log = self._catalog.log(self._table_id, self._partition)
-        if not log.was_absent and log.exists():
+        begins = log.was_absent or not log.exists()
+        if upserts := _upserts(deltas):
+            partition_texts.check_fit(self._partition, self.declared_columns, begins)
+        if not begins:
             return
         self.new_columns(deltas, None, mode)
         if self._partition.names:
