@@ -102,9 +102,11 @@ def test_a_node_removes_what_would_grow_for_months():
 
 def token_that_a_node_reads(body: str) -> str:
     """What the lines of the template's script make of an object that is there at their second look."""
-    loop = re.search(r"until DELTACOMPACT_TASK_TOKEN=.*?done\n", TEMPLATE.read_text(), re.DOTALL)[0]
+    template = TEMPLATE.read_text()
+    options = re.search(r"set -.*\n", template)[0]  # without pipefail it would begin with an empty token
+    loop = re.search(r"until DELTACOMPACT_TASK_TOKEN=.*?done\n", template, re.DOTALL)[0]
     script = f"""
-        set -uo pipefail
+        {options}
         StateBucket=b StatePrefix=p/ node=i-1 there=
         sleep() {{ there=yes; }}
         aws() {{ [[ $there ]] && printf %s "$BODY"; }}
