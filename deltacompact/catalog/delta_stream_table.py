@@ -856,7 +856,8 @@ class DeltaStreamTable(UsersWords):
         """Show the compacted rows in an Iceberg or a Delta table, now and after every compaction.
 
         `to` is "iceberg://NAME/ns.table", "delta:///PATH" or "delta://s3://BUCKET/PATH". A call without it repairs what
-        a crash or a catalog that did not answer has left undone. Raises InputError, before anything is declared, if the
+        a crash or a catalog that did not answer has left undone. After `stop_publishing`, a new publication shows
+        nothing of a restated partition until it is compacted. Raises InputError, before anything is declared, if the
         rows or that table do not fit, and what reading or committing raises.
 
         Examples:

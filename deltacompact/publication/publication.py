@@ -9,7 +9,9 @@ The switch of a stream and the commit of the table that shows it are two commits
 shows the old rows until the next run. Every attempt reads the head first and the streams afterwards, and commits on
 that head only. So no commit shows an older version than an earlier commit did.
 
-Only compacted rows are shown. After a partition was restated, its old rows are shown until it is compacted.
+Only compacted rows are shown. After a partition was restated, its old rows are shown until it is compacted. A new
+publication does not take them over from a stopped one: since then a vacuum may have deleted their files, or the table
+been dropped and made anew.
 """
 
 from __future__ import annotations
