@@ -8,7 +8,8 @@
 
 An update that changes the key, or moves the row to another partition, also deletes the row where it was. A sort key of
 the table that the rows lack comes from the message: `ts_ms` from the envelope, `lsn` or any other name from `source`,
-`source_ts_ms` from there too. Debezium's own flattening puts two underscores in front: both spellings are known. If
+`source_ts_ms` from there too. Debezium's own flattening puts two underscores in front: both spellings are known. A row
+of a snapshot is older than all changes, so its position may be null in part: SQL Server's has no `change_lsn`. If
 the rows have the sort key, their deletes get none, and remove the key whatever its sort key is: the old row's value is
 not the time of its delete, and PostgreSQL may have written 0 for it. Where all that a batch says of rows are the keys
 of deletes, `ts_ms` may be either: only `__ts_ms` and positions of a log are certain.
@@ -276,6 +277,7 @@ class _MessageRows:
 
     def _with_sort_keys(self, rows: pa.Table, places: Indices) -> pa.Table:
         """The rows with those sort keys of the table that they lack, from the messages."""
+        given: dict[str, pa.ChunkedArray] = {}
         for key in self._keys.sort:
             if key.name in rows.column_names or not len(places):
                 continue
@@ -285,11 +287,23 @@ class _MessageRows:
                     f"{self._origin.name}: sort key {key.name!r} is neither a field of the rows nor of the messages "
                     f"({columns_shown(self._messages.column_names)})"
                 )
-            values = found.take(pa.array(places))
-            if (index := first_null(values)) is not None:
-                raise InputError(f"{self._origin.row(int(places[index]))}: the message has no {key.name!r}, a sort key")
-            rows = rows.append_column(key.name, values)
+            given[key.name] = found.take(pa.array(places))
+        if given:
+            self._check_given(given, places)
+        for name, values in given.items():
+            rows = rows.append_column(name, values)
         return rows
+
+    def _check_given(self, given: Mapping[str, pa.ChunkedArray], places: Indices) -> None:
+        """Raise InputError for a message without a sort key. One of a snapshot needs one of them: null loses to all."""
+        lacking = {name: np.asarray(values.is_null()) for name, values in given.items()}
+        operations = self._operation().take(pa.array(places))
+        reads = np.asarray(pc.is_in(operations, value_set=pa.array(self._envelope.reads, pa.string())))
+        needed = ~reads | np.logical_and.reduce(list(lacking.values()))
+        for name, nulls in lacking.items():
+            if len(refused := np.flatnonzero(nulls & needed)):
+                row = self._origin.row(int(places[refused[0]]))
+                raise InputError(f"{row}: the message has no {name!r}, a sort key")
 
     def _message_values(self, name: str) -> Iterator[pa.ChunkedArray]:
         """What the messages say under a name."""

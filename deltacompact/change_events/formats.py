@@ -35,6 +35,8 @@ class Envelope:
     """Fields of the message that are the same in all: a sort key of that name is one of the rows."""
     table: tuple[str, ...] = ("table",)
     """What names the source's table: fields of `source`, or else of the message."""
+    reads: tuple[str, ...] = ()
+    """Operations that are no changes: a snapshot has read the row."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -57,6 +59,7 @@ FORMATS: dict[str, Envelope | Operations] = {
         positions=(*LOG_POSITIONS, *_SOURCE_TIMES),
         descriptive=("version", "connector", "name", "db", "schema", "table", "snapshot"),
         table=("db", "schema", "table"),
+        reads=("r",),
     ),
     "maxwell": Envelope(
         Operations("type", ("insert", "update", "bootstrap-insert"), ("delete",), ""),
@@ -65,6 +68,7 @@ FORMATS: dict[str, Envelope | Operations] = {
         deleted="data",
         table=("database", "table"),
         ignored=("bootstrap-start", "bootstrap-complete"),
+        reads=("bootstrap-insert",),
         refused=dict.fromkeys(
             ("table-create", "table-alter", "table-drop", "database-create", "database-alter", "database-drop"), _DDL
         ),

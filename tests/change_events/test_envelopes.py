@@ -190,6 +190,36 @@ def test_sort_keys_come_from_the_message(name):
     assert catalog.read("t").num_rows == 0
 
 
+@pytest.mark.parametrize("form", ["one file", "snapshot first", "snapshot last"])
+@pytest.mark.parametrize(("format", "reads"), [("debezium", "r"), ("maxwell", "bootstrap-insert")])
+def test_a_row_of_a_snapshot_may_lack_a_part_of_its_position(tmp_path, format, reads, form):
+    """SQL Server's snapshot rows have no number in their transaction. Null loses to every change of that position."""
+
+    def said(kind, key, version, lsn, number):
+        row, place = {"id": key, "version": version}, {"commit_lsn": lsn, "event_serial_no": number}
+        if format == "maxwell":
+            return {"type": kind, "data": row, **place}
+        return {"op": kind, "before": None, "after": row, "source": place}
+
+    update = "update" if format == "maxwell" else "u"
+    snapshot = [said(reads, key, 0, "05", None) for key in (1, 2, 3)]
+    changes = [said(update, 1, 1, "06", 2), said(update, 2, 1, "05", 1)]
+    table = open_catalog(tmp_path / "lake").create_table(
+        "t", primary_keys=["id"], sort_keys=["commit_lsn", "event_serial_no"]
+    )
+    batches = {"one file": [snapshot + changes], "snapshot first": [snapshot, changes]}.get(form, [changes, snapshot])
+    for number, batch in enumerate(batches):
+        table.append_files(str(written(tmp_path / f"{number}.json", batch)), format=format)
+    rows = table.read(columns=["id", "version", "event_serial_no"]).sort_by("id")
+    assert [tuple(row.values()) for row in rows.to_pylist()] == [(1, 1, 2), (2, 1, 1), (3, 0, None)]
+    table.compact()
+    assert table.read(columns=rows.column_names).sort_by("id") == rows
+    for kind, lsn in ((reads, None), (update, "07")):
+        bad = written(tmp_path / "bad.json", [said(reads, 4, 0, "08", None), said(kind, 5, 0, lsn, None)])
+        with pytest.raises(InputError, match=r"line 2: the message has no '(commit_lsn|event_serial_no)', a sort key"):
+            table.append_files(str(bad), format=format)
+
+
 def test_a_delete_does_not_trust_the_old_rows_own_sort_key():
     catalog = DeltaStreamCatalog(MemoryStore())
     catalog.create_table("t", primary_keys=["id"], sort_keys=["updated"])
