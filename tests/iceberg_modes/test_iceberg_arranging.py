@@ -23,7 +23,7 @@ from deltacompact.base.numbers import UNNUMBERED, Ordinal
 from deltacompact.base.settings import Settings
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.iceberg.running import Tasks
-from deltacompact.iceberg_modes.rewrite import planting
+from deltacompact.iceberg_modes.rewrite import arranging, planting
 from deltacompact.iceberg_modes.rewrite.arranging import arrange
 from deltacompact.iceberg_modes.rewrite.clustering import Clusterer
 from deltacompact.iceberg_modes.rewrite.row_order import ClusterBy, RowOrder, SortBy
@@ -242,4 +242,23 @@ def test_a_small_file_that_becomes_large_in_memory_stays_within_it(by, tmp_path)
     assert sorted(whole["row"].to_pylist()) == list(range(count)) and sorted(numbers.tolist()) == list(range(count))
     if by is SORTED:
         assert whole["row"].to_numpy().tolist() == np.argsort(keys, kind="stable").tolist()
+    assert not [stored.path for stored in store.list("work/") if "unrouted" in stored.path]
+
+
+@pytest.mark.parametrize("by", [SORTED, CLUSTERED], ids=["sorted", "tree"])
+def test_a_task_keeps_its_runs_when_another_copy_of_it_ends(by, monkeypatch):
+    """Ray starts a task again when it loses its node, and the first copy may still work there."""
+    through_runs = arranging._through_runs
+
+    def beside_a_copy(*task):
+        rows = through_runs(*task)
+        first = next(rows)
+        assert list(through_runs(*task))
+        yield first
+        yield from rows
+
+    monkeypatch.setattr(arranging, "_through_runs", beside_a_copy)
+    rows = pa.table({"key": np.random.default_rng(3).permutation(300), "row": np.arange(300)})
+    (whole,), _, store = arranged(rows, by, run_bytes=1_000, files=1, group_rows=50, stored_bytes=0)
+    assert sorted(whole["row"].to_pylist()) == list(range(300))
     assert not [stored.path for stored in store.list("work/") if "unrouted" in stored.path]

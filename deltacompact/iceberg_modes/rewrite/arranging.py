@@ -241,7 +241,11 @@ def _unrouted(store: ObjectStore, task: ArrangeTask, source: Unrouted) -> Genera
 
 
 def _through_runs(store: ObjectStore, task: ArrangeTask, source: Unrouted) -> Generator[CellRows]:
-    """The rows as those of a large file, by a layout from a sample."""
+    """The rows as those of a large file, by a layout from a sample.
+
+    The runs have names of their own: a copy of the task that Ray started again must not lose them when this one ends.
+    """
+    path = f"{source.path}-{uuid.uuid4().hex}"
     by, live, part_bytes = task.by, source.live, source.part_bytes
     columns = pa.schema([live.columns.field(name) for name in by.names], live.columns.metadata)
     sample = replace(live, columns=columns)
@@ -250,11 +254,11 @@ def _through_runs(store: ObjectStore, task: ArrangeTask, source: Unrouted) -> Ge
     layout = found.layout
     parts = parts_of_leaf(layout, 0, layout.cells, task.rows * found.row_bytes / part_bytes)
     starts = tuple(accumulate((part.cells for part in parts), initial=0))
-    runs = route(store, RouteTask(live, by, layout, starts, source.path, part_bytes))
+    runs = route(store, RouteTask(live, by, layout, starts, path, part_bytes))
     blocks = (tuple(one for run in runs if (one := run.block(place)).rows) for place in range(len(parts)))
     own = tuple(replace(part, blocks=of_part) for part, of_part in zip(parts, blocks, strict=True))
     try:
-        routed = Routed(own, 0, task.rows, part_bytes, source.path)
+        routed = Routed(own, 0, task.rows, part_bytes, path)
         yield from _routed(store, replace(task, keys=layout.keys), routed)
     finally:
         store.delete([run.path for run in runs])
