@@ -57,7 +57,8 @@ def shapes(draw: st.DrawFn) -> Shape:
     width = draw(st.sampled_from([2, 40, 1_000, 100_000, 4_000_000]))
     rows = draw(st.integers(1, min(300_000, BYTES_MAX // width)))
     texts = draw(st.sampled_from([1, 50]))
-    written_as, cluster_by = st.sampled_from(["ours", "one group", "csv"]), st.sampled_from(["", "text", "text,id"])
+    written_as = st.sampled_from(["ours", "one group", "in place", "csv"])
+    cluster_by = st.sampled_from(["", "text", "text,id"])
     return Shape(rows, width, texts, draw(st.integers(1, 3)), draw(written_as), draw(cluster_by))
 
 
@@ -75,7 +76,7 @@ def measured(shape: Shape, threads: int = 1) -> tuple[int, int]:
                 catalog.append_files("t", [f"{path}.csv"])
             else:
                 pq.write_table(table, f"{path}.parquet", row_group_size=shape.rows, data_page_size=BYTES_MAX)
-                catalog.append_files("t", [f"{path}.parquet"])
+                catalog.append_files("t", [f"{path}.parquet"], reference=shape.written_as == "in place")
         child = subprocess.run(
             [sys.executable, str(CHILD), f"{folder}/lake", str(threads)], capture_output=True, text=True, check=True
         )
