@@ -6,7 +6,8 @@ worked     each group is started and followed, see group_work.py
 shown      in the table to which the destination is published, see showing.py
 ended      SUCCEEDED, or FAILED if a session has failed, or the published table does not show what was compacted
 
-a record is gone or damaged    FAILED: nobody would ever end it, and it would hold up the job runs of its stream
+a record is gone or damaged    FAILED, with its sessions: nobody would ever end it, and it would hold up the job runs of
+                               its stream
 an error that we do not know   given back; FAILED after as many as a session may have failures
 told to stop     launches nothing more, lets running groups end, gives the lease back
 cancelled        the same, but ends running groups; published versions stay, and are shown
@@ -23,7 +24,7 @@ from deltacompact.base.wording import counted, one_line
 from sessions.base.logs import about
 from sessions.base.model import JobRunSession, JobRunState, SessionPlan, SessionState, Trouble
 from sessions.base.troubles import Cause, RetryPolicy, cause_of, given_up, left_s, span, trouble_text
-from sessions.dispatch.asking import asking
+from sessions.dispatch.asking import asking, each
 from sessions.dispatch.attempts import SessionAttempts
 from sessions.dispatch.delays import Delays
 from sessions.dispatch.forecast import JobRunForecast
@@ -104,10 +105,13 @@ class JobRunWork:
 
     def _work_on(self, instruction: Instruction) -> GroupWork:
         held, means = self._held, self._means
-        limits = means.admission.limits
-        attempts = SessionAttempts(held, instruction, policy=means.policy, clock=means.clock, limits=limits)
-        retries, wait_s = Retries(attempts, means), instruction.engine_settings().ray_wait_s
+        retries, wait_s = self._retries(instruction), instruction.engine_settings().ray_wait_s
         return GroupWork(held, means, self._looks, retries, Delays(held.state), wait_s)
+
+    def _retries(self, instruction: Instruction) -> Retries:
+        means, limits = self._means, self._means.admission.limits
+        attempts = SessionAttempts(self._held, instruction, policy=means.policy, clock=means.clock, limits=limits)
+        return Retries(attempts, means)
 
     def _round(self, work: GroupWork) -> None:
         """Look after each group once."""
@@ -244,11 +248,30 @@ class JobRunWork:
         is gone or damaged."""
         failures, text = self._held.run.failures + 1, one_line(error)
         if isinstance(error, NotFoundError | CorruptionError):
-            self._end(text)
+            self._fail(text)
         elif failures >= self._means.settings.tries:
-            self._end(f"failed {counted(failures, 'time')}: {text}")
+            self._fail(f"failed {counted(failures, 'time')}: {text}")
         else:
             asking(lambda: self._held.change(failures=failures))
+
+    def _fail(self, text: str) -> None:
+        """End the job run and those of its sessions that can be read: nobody follows them any more."""
+        run, state = self._held.run, self._held.state
+        retries, names = self._retries(of_accepted(run.document)), frozenset(run.session_ids)
+
+        def ended(session: JobRunSession) -> JobRunSession:
+            try:
+                return session if session.state.ended else retries.give_up(session, f"its job run has failed: {text}")
+            except LeaseLostError:
+                raise
+            except Exception as error:
+                _LOG.warning("session %s could not be ended: %s", session.id, one_line(error))
+                return session
+
+        found = asking(lambda: list(state.sessions(run.id)))
+        sessions = [session for session in found if not names or session.id in names]
+        self._groups = [HeldGroup("", {session.id: session for session in each(sessions, ended)})]
+        self._end(text)
 
     def _failure(self) -> str | None:
         """Why the job run has failed. None: no session has failed, or the job run was cancelled."""

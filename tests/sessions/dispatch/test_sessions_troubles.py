@@ -691,6 +691,27 @@ def test_a_job_run_whose_session_has_no_record_fails_and_says_so(world, harm, ca
     assert world.state.open_job_runs() == []
 
 
+def test_no_session_of_a_job_run_that_failed_by_a_damaged_record_seems_to_run(world):
+    """`status` and the metrics said for ever that the others ran."""
+    days(world, "1", "2", "3")
+    world.submit(source_table_id="days")
+    world.launcher.fails = GroupStatus(GroupState.ENDED, 1, "VcpuLimitExceeded", Cause.LAUNCH)
+    world.work()
+    one, two, three = sorted(world.state.sessions("run-1"), key=lambda session: session.id)
+    running = world.state.change_session(world.state.session("run-1", two.id), replace(two, state=SessionState.RUNNING))
+    assert running is not None
+    (damaged,) = [stat.path for stat in world.state.store.list(f"job-runs/run-1/sessions/{one.id}/")]
+    world.state.store.put(damaged, b"{")
+    world.work()
+    assert world.run.state is JobRunState.FAILED and one.id in world.run.error
+    left = {session.id: session for session in world.state.sessions("run-1")}
+    assert {name: session.state for name, session in left.items()} == dict.fromkeys(
+        [two.id, three.id], SessionState.FAILED
+    )
+    assert left[three.id].error.startswith("its job run has failed: "), left[three.id].error
+    assert set(world.run.failed_session_ids) == {two.id, three.id}
+
+
 def test_a_job_run_that_always_meets_an_unknown_error_fails_with_it(world, monkeypatch):
     world.append(1)
     world.submit()
@@ -700,6 +721,7 @@ def test_a_job_run_that_always_meets_an_unknown_error_fails_with_it(world, monke
         assert (world.run.state, world.run.failures) == (JobRunState.RUNNING, failures)
     world.work()
     assert (world.run.state, world.run.error) == (JobRunState.FAILED, "failed 3 times: ValueError: ?")
+    assert world.session.state is SessionState.FAILED
     assert world.state.open_job_runs() == []
     assert retry(world.state, "run-1").failures == 0
 
