@@ -26,9 +26,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from deltacompact.base.errors import CorruptionError, DeltaCompactError, InputError, NotFoundError
-from deltacompact.base.wording import counted, one_line
+from deltacompact.base.wording import counted
 from sessions.base.ids import new_owner
 from sessions.base.model import DispatcherSign, JobRun, JobRunState
+from sessions.base.said_once import SaidOnce
 from sessions.dispatch.intake import Intake
 from sessions.dispatch.job_run_work import JobRunWork
 from sessions.dispatch.means import Means
@@ -61,6 +62,7 @@ class _Holding:
     held: HeldJobRun
     thread: threading.Thread
     renewed_s: float
+    renewing: SaidOnce
     tried_s: float = -math.inf
     renewal: threading.Thread | None = None
 
@@ -106,6 +108,10 @@ class Dispatcher:
         self._queue_was_empty = threading.Event()
         self._gone = threading.Event()
         self._accepted = threading.Event()
+        self._receiving, self._sweeping = SaidOnce("the queue"), SaidOnce("the sweep of open job runs")
+        self._claiming: dict[str, SaidOnce] = {}
+        self._draining = SaidOnce("the look for what is left")
+        self._saying, self._renewing = SaidOnce("the sign of life"), SaidOnce("the renewal of leases")
 
     def run(self) -> None:
         """Work until told to stop; with `drain`, until nothing is left.
@@ -117,7 +123,7 @@ class Dispatcher:
         self._say()
         sessions = counted(self._admission.limits.sessions_max, "group of sessions", "groups of sessions")
         _LOG.info("serving %s, state %s, at most %s at once", self.queue.uri, self.state.uri, sessions)
-        indexing = lambda: self._guarded(self.state.index_ended)  # noqa: E731
+        indexing = lambda: self._guarded(SaidOnce("the index of ended job runs"), self.state.index_ended)  # noqa: E731
         for work in (self._receive_for_ever, self._renew_for_ever, self._reap_for_ever, indexing):
             threading.Thread(target=work, name=work.__name__, daemon=True).start()
         saying = threading.Thread(target=self._say_for_ever, name="say", daemon=True)
@@ -138,13 +144,13 @@ class Dispatcher:
                 self.drained = self._settings.drain and self._is_drained()
                 if self.drained:
                     break
-                self._guarded(self._sweep)
+                self._sweep()
             time.sleep(_TICK_S)
         self.stopping.gently.set()
         self._launcher.close()
         self._gone.set()
         saying.join(self._settings.lease_s)  # no sign of life may follow the `unsay`
-        self._guarded(lambda: self.state.unsay(self.owner))
+        self._guarded(self._saying, lambda: self.state.unsay(self.owner))
 
     def _check_dead_letters(self) -> None:
         """Tell that a bad document would come again and again. Nobody who waits for the end of a drain reads a log."""
@@ -177,11 +183,9 @@ class Dispatcher:
                 continue
             try:
                 self._receive(free)
-            except DeltaCompactError as error:
-                _LOG.warning("the queue could not be asked: %s", one_line(error))
-                time.sleep(_TROUBLED_FOR_S)
+                self._receiving.worked()
             except Exception as error:
-                _LOG.error("receiving failed: %s", one_line(error), exc_info=True)
+                self._receiving.failed(error)
                 time.sleep(_TROUBLED_FOR_S)
 
     def _may_receive(self) -> bool:
@@ -202,9 +206,12 @@ class Dispatcher:
     # Sweep
 
     def _sweep(self) -> None:
+        """Sweep, if it is time, and there is a free place."""
+        if (time.monotonic() >= self._sweep_s or self._accepted.is_set()) and self._free():
+            self._guarded(self._sweeping, self._claim_open)
+
+    def _claim_open(self) -> None:
         """Claim job runs that nobody works on, while there are free places."""
-        if (time.monotonic() < self._sweep_s and not self._accepted.is_set()) or not self._free():
-            return
         self._accepted.clear()
         self._sweep_s = time.monotonic() + _TROUBLED_FOR_S
         every_s = min(_SWEEP_EVERY_S, self._settings.lease_s / _SWEEP_OF_LEASE)
@@ -212,7 +219,9 @@ class Dispatcher:
             if not self._free():
                 every_s = 0.0  # more job runs wait: sweep again once a place is free
                 break
-            self._guarded(lambda mark=mark: self._claim(mark))  # type: ignore[misc]
+            said = self._claiming.setdefault(mark.job_run_id, SaidOnce(f"the claim of job run {mark.job_run_id}"))
+            self._guarded(said, lambda mark=mark: self._claim(mark))  # type: ignore[misc]
+        self._claiming = {name: said for name, said in self._claiming.items() if name in self._open.ids}
         if self._open.behind.keys() - self._holding.keys():
             every_s = min(every_s, _SWEEP_WAITING_EVERY_S)
         now_s = time.monotonic()
@@ -230,7 +239,8 @@ class Dispatcher:
             held.release()
             raise
         with self._lock:
-            self._holding[mark.job_run_id] = _Holding(held, thread, time.monotonic())
+            renewing = SaidOnce(f"the renewal of job run {mark.job_run_id}")
+            self._holding[mark.job_run_id] = _Holding(held, thread, time.monotonic(), renewing)
 
     def _free(self) -> int:
         return max(0, self._admission.limits.sessions_max * _JOB_RUNS_A_SESSION - len(self._holding))
@@ -254,10 +264,12 @@ class Dispatcher:
             return False
         self._look_again_s = time.monotonic() + _TROUBLED_FOR_S
         try:
-            return self.queue.depth().is_empty and not any(map(self._is_open, self.state.open_job_runs()))
+            drained = self.queue.depth().is_empty and not any(map(self._is_open, self.state.open_job_runs()))
         except (DeltaCompactError, OSError) as error:
-            _LOG.warning("whether all is done could not be asked: %s", one_line(error))
+            self._draining.failed(error)
             return False
+        self._draining.worked()
+        return drained
 
     def _is_open(self, mark: OpenMark) -> bool:
         """Whether the job run is open. False if only its mark is left, or if its record is damaged."""
@@ -269,9 +281,10 @@ class Dispatcher:
     # Reap
 
     def _reap_for_ever(self) -> None:
-        while self._reapers and not self.stopping.gently.wait(_REAP_EVERY_S):
-            for reaper in self._reapers:
-                self._guarded(lambda reaper=reaper: self._reap(reaper))  # type: ignore[misc]
+        reaping = [(reaper, SaidOnce("the look for clusters without an owner")) for reaper in self._reapers]
+        while reaping and not self.stopping.gently.wait(_REAP_EVERY_S):
+            for reaper, said in reaping:
+                self._guarded(said, lambda reaper=reaper: self._reap(reaper))  # type: ignore[misc]
 
     def _reap(self, reaper: Reaper) -> None:
         """End orphans. Launched groups are listed before job runs are read, so that each of the list has an owner."""
@@ -291,7 +304,7 @@ class Dispatcher:
 
     def _renew_for_ever(self) -> None:
         while not self._gone.wait(min(_TICK_S, self._settings.lease_s / 20)):
-            self._guarded(self._renew_due)
+            self._guarded(self._renewing, self._renew_due)
 
     def _renew_due(self) -> None:
         """Begin the renewals that are due. Each may wait for its request, and for a change of its job run."""
@@ -312,14 +325,15 @@ class Dispatcher:
         try:
             holding.held.renew()
             holding.renewed_s = time.monotonic()
+            holding.renewing.worked()
         except LeaseLostError:
             pass  # the thread that works on the job run sees it
         except Exception as error:
-            _LOG.warning("job run %s could not be renewed: %s", holding.held.run.id, one_line(error))
+            holding.renewing.failed(error)
 
     def _say_for_ever(self) -> None:
         while not self._gone.wait(min(_SAY_EVERY_S, self._settings.lease_s / 3)):
-            self._guarded(self._say)
+            self._guarded(self._saying, self._say)
 
     def _store_now_s(self) -> float:
         """The store's time, or less: the time of its last reply, plus the seconds since then by our clock."""
@@ -349,9 +363,11 @@ class Dispatcher:
             self._forgot_s = self._said_s
 
     @staticmethod
-    def _guarded(work: Callable[[], None]) -> None:
-        """Do the work, and log an error of it: a store that does not answer now may answer later."""
+    def _guarded(said: SaidOnce, work: Callable[[], None]) -> None:
+        """Do the work, and say an error of it: a store that does not answer now may answer later."""
         try:
             work()
         except Exception as error:
-            _LOG.warning("%s", one_line(error), exc_info=not isinstance(error, DeltaCompactError))
+            said.failed(error)
+        else:
+            said.worked()

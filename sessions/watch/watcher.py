@@ -31,6 +31,7 @@ from deltacompact.storage.opening import open_store
 from sessions.base.clock import StoreClock
 from sessions.base.ids import session_id
 from sessions.base.model import JobRun
+from sessions.base.said_once import SaidOnce
 from sessions.base.settings import READ_AT_ONCE
 from sessions.documents.instruction import PARTITIONS_MAX, values_of
 from sessions.documents.streams import MAIN, NamedStreams, branch_of
@@ -105,8 +106,6 @@ class Watcher:
         self._open_catalog = open_catalog
         self.failed: dict[tuple[str, str], DeltaCompactError] = {}
         """The errors of the last look, by catalog and table."""
-        self._told: dict[tuple[str, str, str | None, str | None], str] = {}
-        """What the log says of tables that cannot be read. A table that is missing for days is told of once."""
         self._under_way: list[JobRun] | None = None
         self.seen = TablesSeen()
         self._tables: dict[tuple[str, str, str | None, str | None], _WatchedTable] = {}
@@ -143,15 +142,11 @@ class Watcher:
                 decided += table.look()
                 seen = replace(table.sizes, orphan_bytes=self._orphans.bytes.get(key))
                 sizes.setdefault((table.catalog_uri, table.name, key[2] or ""), seen)
-                if self._told.pop(key, None):
-                    _LOG.info("table %s of %s can be read again", table.name, table.catalog_uri)
+                table.said.worked()
             except Exception as error:  # even a bug of ours must not stop the other tables
                 foreseen = error if isinstance(error, DeltaCompactError) else None
                 self.failed[table.catalog_uri, table.name] = foreseen or DeltaCompactError(one_line(error))
-                if self._told.get(key) != (text := one_line(error)):
-                    said = (table.name, table.catalog_uri, text)
-                    _LOG.warning("table %s of %s: %s", *said, exc_info=foreseen is None)
-                    self._told[key] = text
+                table.said.failed(error)
                 unreadable += 1
                 with contextlib.suppress(DeltaCompactError):
                     table.stay()
@@ -200,6 +195,7 @@ class _WatchedTable:
         self.into = into
         self.policies: list[Policy] = []
         self.sizes = TableSizes()
+        self.said = SaidOnce(f"table {name} of {catalog_uri}")
         self._watcher = watcher
         self._state = watcher._state
         self._statistics: Callable[[], Sequence[Statistics]] | None = None

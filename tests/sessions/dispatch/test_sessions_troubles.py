@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import logging
 import threading
 from dataclasses import replace
 from types import SimpleNamespace
@@ -40,6 +41,7 @@ from sessions.base.clock import StoreClock
 from sessions.base.exits import EXIT_AGAIN, EXIT_PASSING, cause_of_exit
 from sessions.base.model import Delay, Estimate, JobRun, JobRunSession, JobRunState, SessionState, Trouble
 from sessions.base.patience import patiently
+from sessions.base.said_once import SaidOnce
 from sessions.base.settings import DispatcherSettings
 from sessions.base.troubles import Cause, RetryPolicy, cause_of
 from sessions.cli.dispatch import dispatcher_of
@@ -339,6 +341,25 @@ def test_nothing_is_received_until_the_state_takes_a_sign_of_life(world, monkeyp
         assert not dispatcher._may_receive()
     dispatcher._say()
     assert dispatcher._may_receive()
+
+
+def test_a_state_that_does_not_answer_is_said_once_and_once_that_it_does(world, monkeypatch, caplog):
+    """Each dispatcher warned of it each second: 80,000 lines a day."""
+    caplog.set_level(logging.INFO, "sessions")
+    dispatcher = Dispatcher(world.queue, Intake(world.queue, world.state, AllowList(())), world.state, world.means)
+    troubles, listed = [None, "down", "down", "denied", "denied", None, None, "down"], world.state.open_job_runs
+    said = []
+    for trouble in troubles:
+        fails = Mock(side_effect=StoreError(trouble)) if trouble else listed
+        monkeypatch.setattr(world.state, "open_job_runs", fails)
+        dispatcher._sweep_s = 0.0
+        caplog.clear()
+        dispatcher._sweep()
+        dispatcher._sweep()  # it is not yet time: nothing is asked, so nothing is well again
+        said.append(caplog.messages[:])
+    sweep = "the sweep of open job runs"
+    down, denied, well = [f"{sweep}: down"], [f"{sweep}: denied"], [f"{sweep} is well again"]
+    assert said == [[], down, [], denied, [], well, [], down]
 
 
 def test_a_session_whose_trouble_never_passes_fails_with_it(world, monkeypatch):
@@ -1036,7 +1057,9 @@ def dispatcher_with(world, *leases):
     intake = Intake(world.queue, world.state, AllowList(("/lake",)))
     dispatcher = Dispatcher(world.queue, intake, world.state, world.means)
     for number, held in enumerate(leases, 1):
-        dispatcher._holding[f"run-{number}"] = dispatcher_module._Holding(held, threading.current_thread(), -1e9)
+        dispatcher._holding[f"run-{number}"] = dispatcher_module._Holding(
+            held, threading.current_thread(), -1e9, SaidOnce("the renewal")
+        )
     return dispatcher
 
 

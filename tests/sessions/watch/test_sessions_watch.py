@@ -1001,7 +1001,7 @@ def test_the_log_tells_once_of_a_table_that_cannot_be_read_and_once_that_it_can(
         watcher.look()
         assert bool(watcher.failed) == bool(trouble)
         told.append([line.split(": ")[-1] for line in caplog.messages if line.startswith("table orders of ")])
-    again = [f"table orders of {place.lake} can be read again"]
+    again = [f"table orders of {place.lake} is well again"]
     assert told == [[], ["gone"], [], ["denied"], [], again, [], ["gone"]]
 
 
