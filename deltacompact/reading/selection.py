@@ -5,7 +5,6 @@ columns=["id"], filter=[("total", ">", 9)]        read id and total, keep rows w
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -99,11 +98,6 @@ def _chosen(table_id: str, schema: pa.Schema, columns: Sequence[str]) -> pa.Sche
     return pa.schema([schema.field(name) for name in columns])
 
 
-_LITERAL = re.compile(r'"(?:[^"\\]|\\.)*"')
-_PLACE = re.compile(r"\bFieldPath\([0-9 ]+\)")
-"""So pyarrow prints texts, and columns that are named by their position."""
-
-
 def expression_of(wanted: Any) -> pc.Expression | None:
     """The expression of a filter.
 
@@ -113,14 +107,32 @@ def expression_of(wanted: Any) -> pc.Expression | None:
     if wanted is None:
         return None
     if isinstance(wanted, pc.Expression):
-        if (place := _PLACE.search(_LITERAL.sub("", _shown(wanted)))) is not None:
-            raise InputError(f"filter {_shown(wanted)}: {place[0]} is a column by its position: name it")
+        if _has_positions(wanted):
+            raise InputError(f"filter {_shown(wanted)}: FieldPath is a column by its position: name it")
         return wanted
     _names(wanted)
     try:
         return pq.filters_to_expression(wanted)
     except (TypeError, ValueError) as error:
         raise InputError(f"{_shape(wanted)}: {error}") from None
+
+
+_OPTIONS_OF_A_FIELD = pa.struct([("field_ref", pa.string()), ("_type_name", pa.binary())])
+
+
+def _has_positions(expression: pc.Expression) -> bool:
+    """Whether an expression names a column, or a field of a struct, by its position.
+
+    Its text does not tell: Arrow prints literals and names without escapes. The form in which Arrow sends expressions
+    does: it has no positions of columns, and those of fields are [0] in the path of a call's options, `.a[0]`.
+    """
+    try:
+        _, (form,) = expression.__reduce__()
+    except pa.ArrowNotImplementedError:
+        return True
+    literals = pa.ipc.open_file(form).get_batch(0).columns
+    paths = [str(column.field("field_ref")[0]) for column in literals if column.type == _OPTIONS_OF_A_FIELD]
+    return any("[" in path for path in paths)
 
 
 def _shown(expression: pc.Expression) -> str:

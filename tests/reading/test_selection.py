@@ -47,7 +47,19 @@ def test_an_expression_over_a_wide_table_reads_its_columns_alone(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "place", [pc.field(1) > 5, pc.field(0, 1) == "x", ~(pc.field("c0") == "y") & (pc.field(1) == 2)]
+    "place",
+    [
+        pc.field(1) > 5,
+        pc.field(0, 1) == "x",
+        ~(pc.field("c0") == "y") & (pc.field(1) == 2),
+        pc.match_substring(pc.field("s"), '"') & (pc.field(2) == 5) & pc.match_substring(pc.field("s"), "x"),
+        (pc.field('a"b') == 1) & (pc.field(2) == 5) & (pc.field('c"d') == 1),
+        (pc.field("a") == b"\xff") & (pc.field(2) == 5),
+        pc.field("s", 1) == 5,
+        pc.struct_field(pc.field("s"), [0]) == 5,
+        pc.struct_field(pc.field("s"), pc.field("x", 0)) == 5,
+    ],
+    ids=str,
 )
 def test_an_expression_that_names_a_column_by_its_position_is_refused(place):
     """A file has its columns in other places: the filter took another column, and rows without an error."""
@@ -56,6 +68,9 @@ def test_an_expression_that_names_a_column_by_its_position_is_refused(place):
 
 
 def test_a_text_that_looks_like_a_position_is_a_text():
-    texts = ("FieldPath(1)", 'a" FieldPath(1) "', "\\", '\\" FieldPath(2)')
-    for named in (*(pc.field("a") == text for text in texts), pc.field("a").isin(["FieldPath(1)", "b"])):
+    texts = ("FieldPath(1)", 'a" FieldPath(1) "', "\\", '\\" FieldPath(2)', ["FieldPath(1)"], {"x": "FieldPath(1)"})
+    views = [pa.scalar("FieldPath(1)", type_) for type_ in (pa.string_view(), pa.large_string())]
+    structs = [pc.struct_field(pc.field("a"), name) == 1 for name in ("x", "FieldPath(1)")]
+    lists = [pc.field("a").isin(["FieldPath(1)", "b"]), pc.field("FieldPath(1)", "[0]") == "[0]"]
+    for named in (*(pc.field("a") == value for value in (*texts, *views)), *structs, *lists):
         assert expression_of(named) is named
