@@ -12,7 +12,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 
 import numpy as np
@@ -69,9 +69,10 @@ def read_messages(
         found = inferred(plain, {})
         if found.num_rows != len(lines):
             raise pa.ArrowInvalid("some line has several messages")
-        _check_keys(found, envelope, known, keys, origin)
+        positions = _positions(known, keys)
+        _check_keys(found, envelope, known, keys, positions, origin)
         sorts, unsigned = {key.name for key in keys.sort}, _unsigned(plain, found, envelope)
-        stored = _stored(found.schema, envelope, known, sorts, unsigned)
+        stored = _stored(found.schema, envelope, known, sorts, unsigned, positions)
         if stored is None:
             return found
 
@@ -129,25 +130,52 @@ def _in_types(table: pa.Table, stored: pa.Schema, name: str) -> pa.Table:
     return schemas.with_columns(table, changed)
 
 
+def _positions(known: pa.Schema | None, keys: TableKeys) -> dict[str, pa.DataType]:
+    """The known types of sort keys that are numbers, by the names that the messages have for them."""
+    types, positions = schemas.known_types(known), dict[str, pa.DataType]()
+    for key in keys.sort:
+        if column_types.is_number(type_ := types.get(key.name)):
+            bare = key.name.removeprefix("__")
+            positions |= dict.fromkeys((bare, bare.removeprefix("source_")), column_types.stored_type(type_))
+    return positions
+
+
 def _stored(
-    found: pa.Schema, envelope: Envelope, known: pa.Schema | None, sorts: Set[str], unsigned: Set[str]
+    found: pa.Schema,
+    envelope: Envelope,
+    known: pa.Schema | None,
+    sorts: Set[str],
+    unsigned: Set[str],
+    positions: Mapping[str, pa.DataType],
 ) -> pa.Schema | None:
-    """The columns of messages, with other types for fields of rows than the parser finds; None: there are none."""
-    known, holding = known or pa.schema([]), (*envelope.names, envelope.source)
+    """The columns of messages, with other types than the parser finds for fields of rows and for sort keys; None: there
+    are none."""
+    known, holding = known or pa.schema([]), {*envelope.names, envelope.source, *positions}
+    typed_ = partial(_typed, envelope=envelope, known=known, sorts=sorts, unsigned=unsigned, positions=positions)
     if PAYLOAD in found.names and envelope.operations.column not in found.names:
         inner = found.field(PAYLOAD)
         if not pa.types.is_struct(inner.type):
             return None
-        stored = [inner.with_type(pa.struct([_typed(field, envelope, known, sorts, unsigned) for field in inner.type]))]
+        stored = [inner.with_type(pa.struct([typed_(field) for field in inner.type]))]
     else:
-        stored = [_typed(field, envelope, known, sorts, unsigned) for field in found if field.name in holding]
+        stored = [typed_(field) for field in found if field.name in holding]
     return pa.schema(stored) if any(found.field(field.name) != field for field in stored) else None
 
 
-def _typed(field: pa.Field, envelope: Envelope, known: pa.Schema, sorts: Set[str], unsigned: Set[str]) -> pa.Field:
+def _typed(
+    field: pa.Field,
+    envelope: Envelope,
+    known: pa.Schema,
+    sorts: Set[str],
+    unsigned: Set[str],
+    positions: Mapping[str, pa.DataType],
+) -> pa.Field:
     """A field of messages; one that holds rows with the stream's types, or as it was said."""
-    if field.name == envelope.source:
-        return field.with_type(_as_said(field.type))
+    if field.name in positions and pa.types.is_floating(field.type):  # an integer may be too large for int64
+        return field.with_type(positions[field.name])
+    if field.name == envelope.source and pa.types.is_struct(field.type):
+        details = (_typed(child, envelope, known, sorts, unsigned, positions) for child in field.type)
+        return field.with_type(pa.struct([child.with_type(_as_said(child.type)) for child in details]))
     if field.name not in (envelope.before, envelope.after) or not pa.types.is_struct(field.type):
         return field
     types = {name: column_types.stored_type(type_) for name, type_ in schemas.known_types(known).items()}
@@ -192,14 +220,21 @@ def _as_said(type_: pa.DataType) -> pa.DataType:
     return pa.list_(_as_said(type_.value_type)) if pa.types.is_list(type_) else type_
 
 
-def _check_keys(found: pa.Table, envelope: Envelope, known: pa.Schema | None, keys: TableKeys, origin: Origin) -> None:
+def _check_keys(
+    found: pa.Table,
+    envelope: Envelope,
+    known: pa.Schema | None,
+    keys: TableKeys,
+    positions: Mapping[str, pa.DataType],
+    origin: Origin,
+) -> None:
     """Raise InputError for keys in rows, or sort keys in messages, whose numbers Arrow cannot hold exactly."""
     sort_names = {key.name.removeprefix("__") for key in keys.sort}
     names = {*keys.columns, *sort_names, *(name.removeprefix("source_") for name in sort_names)}
     types = schemas.known_types(known)
     for path, column in _leaves(found):
         of_rows = envelope.before in path or envelope.after in path
-        type_ = (types.get(path[-1]) if of_rows else None) or column.type
+        type_ = (types if of_rows else positions).get(path[-1], column.type)
         if path[-1] in names and (row := inexact_row(column, type_)) is not None:
             raise refused(origin.row(row), path[-1], type_)
 

@@ -60,6 +60,6 @@ def refused(where: str, name: str, type_: pa.DataType) -> InputError:
     """The error for an inexact number in a key column."""
     return InputError(
         f"{where}: key column {name!r} is read as {type_}, which cannot tell whole numbers from "
-        f"{_EXACT[type_]:,.0f} on apart, so rows would be lost: write them as texts, or append Parquet with a decimal "
-        "column"
+        f"{_EXACT[type_]:,.0f} on apart, so rows would be lost: declare a decimal column when you create the "
+        "table (--columns, columns=), decimal(20,0) for MySQL's BIGINT UNSIGNED, or write texts"
     )

@@ -369,6 +369,22 @@ def test_sort_keys_that_stay_texts_are_said(tmp_path, capsys):
     assert appended.compared_as_texts == ()
 
 
+@pytest.mark.parametrize("name", ["lsn", "__source_lsn"])
+@pytest.mark.parametrize("with_schema", [True, False])
+@settings(deadline=None, max_examples=examples(8))
+@given(position=st.integers(2**53, 2**64 - 2))
+def test_a_position_beyond_int64_is_exact_if_it_is_declared_a_decimal(tmp_path_factory, name, with_schema, position):
+    """A double beside it makes doubles of all."""
+    folder = tmp_path_factory.mktemp("lake")
+    table = open_catalog(folder / "lake").create_table(
+        "t", primary_keys=["id"], sort_keys=[name], columns=f"{name} decimal(20,0)"
+    )
+    lsns = (position + 1, position, 2**64 - 1)
+    messages = [message("u", None, {"id": key}, lsn) for key, lsn in zip((1, 1, 2), lsns, strict=True)]
+    table.append_files(str(written(folder / "a.json", messages, with_schema=with_schema)), format="debezium")
+    assert table.read(columns=[name]).to_pydict() == {name: [position + 1, 2**64 - 1]}
+
+
 @pytest.mark.parametrize("type_", ["long", "decimal(12, 2)"])
 def test_texts_in_a_sort_key_that_is_declared_a_number_are_numbers(tmp_path, type_):
     catalog = open_catalog(tmp_path / "lake")

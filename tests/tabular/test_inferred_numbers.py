@@ -10,7 +10,7 @@ import pytest
 from deltacompact import InputError, open_catalog
 
 FAR = [9007199254740993, 9007199254740992, 18446744073709551615]
-SAID = "row 1: key column '{}' is read as double, .* so rows would be lost: write them as texts"
+SAID = "row 1: key column '{}' is read as double, .* so rows would be lost: declare a decimal column"
 
 
 @pytest.fixture
