@@ -38,6 +38,7 @@ _OTHER_VERSION = "Version mismatch"
 """How Ray's RuntimeError begins if the cluster runs another version of Ray or Python."""
 _OOM_RETRIES = "task_oom_retries"
 """By default, Ray restarts a task that runs out of memory again and again, without end."""
+_ERRORS_ARE_RAISED = "RAY_IGNORE_UNHANDLED_ERRORS"
 _KEPT_BYTES = 256 << 20
 WORKER_ENVIRONMENT = {
     ARROW_CHOSEN_BY: "system",
@@ -92,7 +93,11 @@ def log_what_ray_says() -> None:
     """Log what Ray says of its cluster, a worker's death for instance: Ray prints it to stdout, among our results.
 
     `log_to_driver` does not stop that. Only a private function of Ray can; if it has gone, Ray prints as before.
+
+    A task's error is raised where its result is wanted. Ray would also print it, in many lines, for each value of the
+    task, and for each other task that failed or was cancelled: it takes errors that nobody asks for as unhandled.
     """
+    os.environ.setdefault(_ERRORS_ARE_RAISED, "1")
     from ray._private import worker
 
     printed = getattr(worker, "print_to_stdstream", None)

@@ -39,22 +39,54 @@ def test_a_message_of_ray_is_one_line(message, line):
     assert in_one_line(message) == line
 
 
-def test_what_ray_prints_of_its_cluster_is_logged_and_what_workers_print_is_not(monkeypatch, caplog, capsys):
-    """As Ray's thread does it, with the function that it looks up for each message."""
+@pytest.fixture
+def printed(monkeypatch):
+    """How Ray prints, before a process joins a cluster."""
     from ray._private import worker
 
+    monkeypatch.setenv("RAY_IGNORE_UNHANDLED_ERRORS", "removed again, also after the test")
+    monkeypatch.delenv("RAY_IGNORE_UNHANDLED_ERRORS")
+    monkeypatch.setattr(worker, "print_to_stdstream", printed := Mock())
+    return printed
+
+
+@pytest.fixture
+def joins(monkeypatch, printed):
+    """Joins a cluster that goes away again."""
     from deltacompact.executors import ray_connection
 
-    monkeypatch.setattr(worker, "print_to_stdstream", printed := Mock())
     monkeypatch.setattr(ray_connection.ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray_connection.ray, "init", Mock(side_effect=ConnectionError("gone")))
     monkeypatch.setattr(ray_connection, "_answers", lambda *_: True)
-    for _ in range(2):
+
+    def join():
         with pytest.raises(ClusterError):
             ray_connection.connect(Settings(ray_address="head:6379"))
+
+    return join
+
+
+def test_what_ray_prints_of_its_cluster_is_logged_and_what_workers_print_is_not(printed, joins, caplog, capsys):
+    """As Ray's thread does it, with the function that it looks up for each message."""
+    from ray._private import worker
+
+    joins()
+    joins()
     from_ray = {"lines": [DEAD_WORKER, REPEATED, DEAD_WORKER], "pid": "raylet", "is_err": False}
     worker.print_to_stdstream(from_ray, ignore_prefix=False)
     assert [record.getMessage() for record in caplog.records if record.name == "deltacompact"] == [SAID]
     worker.print_to_stdstream(of_worker := {"lines": ["print"], "pid": 839, "is_err": False}, ignore_prefix=True)
     printed.assert_called_once_with(of_worker, ignore_prefix=True)
     assert capsys.readouterr().out == ""
+
+
+def test_ray_does_not_print_the_error_of_a_task_that_is_raised(joins, caplog):
+    """Ray calls this for each value of a task that failed, if nobody has asked for it."""
+    from ray._private.worker import Worker
+
+    failed = Mock(spec=Worker, deserialize_objects=Mock(return_value=[ValueError("the first task's")]))
+    Worker.raise_errors(failed, [Mock()], [Mock()])
+    assert caplog.text.count("Unhandled error") == 1
+    joins()
+    Worker.raise_errors(failed, [Mock()], [Mock()])
+    assert caplog.text.count("Unhandled error") == 1
