@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 
 from deltacompact.base import machine
-from deltacompact.base.errors import ClusterError, DeltaCompactError, PassingError, StoreError
+from deltacompact.base.errors import ClusterError, DeltaCompactError, StoreError
 from deltacompact.base.missing import importing
 from deltacompact.base.settings import Settings
 from deltacompact.base.wording import text_of
@@ -95,7 +95,6 @@ class RayExecutor:
             "memory": self._claim.memory_bytes,
             "scheduling_strategy": strategy,
             "max_retries": self._settings.task_retries,
-            "retry_exceptions": [PassingError],
         }
         *values, stats = _run.options(**options).remote(task, returns, *inputs)
         if size is None:
