@@ -29,7 +29,7 @@ from deltacompact.change_events.formats import Envelope
 from deltacompact.tabular import column_types, schemas
 from deltacompact.tabular.file_text import FileText
 from deltacompact.tabular.inferred_numbers import UNSIGNED, inexact_row, is_unsigned, refused
-from deltacompact.tabular.json_files import NO_SUCH_VALUE, inferred, typed
+from deltacompact.tabular.json_files import NO_SUCH_VALUE, inferred, refuse_array, typed
 from deltacompact.tabular.text_types import declaration, in_finer_units, parsed_type
 
 _WITH_SCHEMA = r'^\s*\{\s*"schema"\s*:\s*\{'
@@ -48,10 +48,11 @@ def read_messages(
 
     The parser takes texts for times where it can. In rows they stay texts, whose later values may be others. Texts in
     sort keys of numbers stay texts, too: sort_texts.py reads them. Raises InputError naming the line that is no JSON
-    object, or has a key that is not exact.
+    object, or has a key that is not exact; and for an array.
     """
     text = text.removeprefix(codecs.BOM_UTF8)
     _check_utf_8(text, name)
+    refuse_array(text.lstrip()[:1])
     lines = pc.split_pattern(pa.array([text], pa.large_binary()), pattern=b"\n").values
     said = pc.invert(pc.match_substring_regex(lines, pattern=r"^\s*$"))
     origin = Origin(name, np.flatnonzero(np.asarray(said)) + 1, "line")

@@ -108,7 +108,7 @@ def inspect(
             stat = stamps.stat_of(file_store, name, source) if before is None else before
             if hashed and content_type in UNTYPED and not parquet_read.is_near(source):
                 source = pa.BufferReader(source.read_buffer())  # download once, to parse and to hash
-            with _contradicted(file_store, name, content_type):
+            with contradicted(file_store, name, content_type):
                 file = _described(source, path, content_type, asked, logged)
             decodes = content_type in UNTYPED or _decodes(source, file, decoded)
             to_hash = source if hashed and (stat.etag is None or content_type in UNTYPED) else None
@@ -120,7 +120,7 @@ def inspect(
 
 
 @contextlib.contextmanager
-def _contradicted(store: ObjectStore, name: str, content_type: ContentType) -> Iterator[None]:
+def contradicted(store: ObjectStore, name: str, content_type: ContentType) -> Iterator[None]:
     """Where a file cannot be read as what its name says: say what its first bytes say instead."""
     try:
         yield

@@ -28,6 +28,7 @@ NO_SUCH_VALUE = re.compile(
 )
 """What the parser says of a value that is not of the type: the type, and the value."""
 
+_WANTED = "but it must hold one JSON object a line"
 _CHANGE = re.compile(r"Column\(/(.+)\) changed from (\w+) to (\w+)")
 _NULL_LINE = re.compile(rb"\}[ \t]*[\r\n]\s*null")
 _KINDS = {str: "string", int: "number", float: "number", bool: "boolean", dict: "object", list: "array"}
@@ -46,11 +47,9 @@ def read_json(text: FileText, types: dict[str, pa.DataType], columns: list[str] 
     first = text.begins_with()
     if not first:
         return pa.schema([(name, types[name]) for name in columns or ()]).empty_table()
+    refuse_array(first)
     if first != b"{":
-        wanted = "but it must hold one JSON object a line"
-        if first == b"[":
-            raise InputError(f"it holds a JSON array, {wanted}: jq -c '.[]' prints its elements so")
-        raise InputError(f"it holds text that is no JSON object, {wanted}")
+        raise InputError(f"it holds text that is no JSON object, {_WANTED}")
     if columns is not None:
         return typed(text, {name: types[name] for name in columns if name in types})
     _check_objects(text)
@@ -63,6 +62,12 @@ def read_json(text: FileText, types: dict[str, pa.DataType], columns: list[str] 
     certain = {name: type_ for name, type_ in types.items() if name not in doubtful}
     own = set(inferred(text, certain).column_names)
     return table.select([name for name in table.column_names if name in own])
+
+
+def refuse_array(first: bytes) -> None:
+    """Raise InputError for a text whose first byte begins an array."""
+    if first == b"[":
+        raise InputError(f"it holds a JSON array, {_WANTED}: jq -c '.[]' prints its elements so")
 
 
 def _check_objects(text: FileText) -> None:

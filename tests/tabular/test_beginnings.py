@@ -11,6 +11,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.tabular.damage import naming
 
 TEXT = b"id,name\n1,a\n"
+MESSAGE = b'{"op": "c", "after": {"id": 1}}\n'
 
 
 @pytest.fixture
@@ -50,6 +51,27 @@ def test_a_parquet_file_by_another_name(refusal):
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({"id": [1]}), sink)
     assert refusal("a.csv", sink.getvalue().to_pybytes()) == "it is a Parquet file: name it .parquet"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("a.json", gzip.compress(MESSAGE, mtime=0), "it is compressed by gzip: name it .json.gz"),
+        ("a.json.gz", MESSAGE, "it is not compressed by gzip: name it .json"),
+        ("a.json", b"PAR1\x15\x04\x00\xac\n", "it is a Parquet file: name it .parquet"),
+        ("a.json", MESSAGE.decode().encode("utf-16"), "it is UTF-16: save it as UTF-8"),
+        (
+            "a.json",
+            b"\xef\xbb\xbf \n[" + MESSAGE + b"]",
+            "it holds a JSON array, but it must hold one JSON object a line: ",
+        ),
+    ],
+)
+def test_files_of_messages_are_told_so_too(catalog, tmp_path, name, content, told):
+    table = catalog.create_table("t", primary_keys=["id"])
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=f"/{name}: {told}"):
+        table.append_files(tmp_path / name, format="debezium")
 
 
 def test_text_of_a_known_column_that_is_no_utf8(catalog, tmp_path):

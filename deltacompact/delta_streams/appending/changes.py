@@ -51,7 +51,7 @@ from deltacompact.tabular.avro_files import read_avro
 from deltacompact.tabular.damage import naming
 from deltacompact.tabular.file_text import whole_text
 from deltacompact.tabular.inferred_keys import KeyTexts
-from deltacompact.tabular.inspecting import Asked, inspect
+from deltacompact.tabular.inspecting import Asked, contradicted, inspect
 
 if TYPE_CHECKING:
     from deltacompact.delta_streams.streams import Streams
@@ -218,11 +218,13 @@ class ChangesWriter:
             return
         format_ = content_type or formats.content_type_of(source)
         if isinstance(says, Envelope) and format_ is ContentType.JSON:
-            store, path = open_object(self._catalog.store, uri)
-            with naming(source), store.open(path) as opened:
-                text = whole_text(opened, source)
             assert keys is not None
-            yield read_messages(text, source, says, known, keys)
+            store, path = open_object(self._catalog.store, uri)
+            with naming(source), contradicted(store, path, format_):
+                with store.open(path) as opened:
+                    text = whole_text(opened, source)
+                messages = read_messages(text, source, says, known, keys)
+            yield messages
             return
         asked = Asked.of(keys, self._table.partition_keys, texts, known)
         inspected = partial(inspect, self._catalog.store, uri, format_, managed=False)
