@@ -29,8 +29,8 @@ from deltacompact.change_events.formats import Envelope
 from deltacompact.tabular import column_types, schemas
 from deltacompact.tabular.file_text import FileText
 from deltacompact.tabular.inferred_numbers import UNSIGNED, inexact_row, is_unsigned, refused
-from deltacompact.tabular.json_files import NO_SUCH_VALUE, inferred, refuse_array, typed
-from deltacompact.tabular.text_types import declaration, in_finer_units, parsed_type
+from deltacompact.tabular.json_files import inferred, refuse_array, typed
+from deltacompact.tabular.text_types import in_finer_units, not_of_type, parsed_type
 
 _WITH_SCHEMA = r'^\s*\{\s*"schema"\s*:\s*\{'
 _NEXT_FIELD = re.compile(r'\s*,\s*"([^"]*)"\s*:')
@@ -87,7 +87,8 @@ def read_messages(
     try:
         return parsed(lines), origin
     except pa.ArrowInvalid as error:
-        raise _unparsable(text, origin, error, lambda count: parsed(lines[:count])) from error
+        misfit = partial(_misfit, envelope=envelope, known=known, keys=keys)
+        raise _unparsable(text, origin, error, lambda count: parsed(lines[:count]), misfit) from error
 
 
 def _without_schemas(lines: pa.Array) -> pa.Array:
@@ -206,10 +207,45 @@ def _unsigned(text: FileText, found: pa.Table, envelope: Envelope) -> set[str]:
 def _parse_fields(text: FileText, paths: Iterable[Sequence[str]], type_: pa.DataType) -> None:
     """Parse some fields of messages in a type. Raises ArrowInvalid for a value that has another one."""
     for path in paths:
-        field = pa.field(path[-1], type_)
-        for name in reversed(path[:-1]):
-            field = pa.field(name, pa.struct([field]))
-        typed(text, {field.name: field.type})
+        _parsed_field(text, path, type_)
+
+
+def _parsed_field(text: FileText, path: Sequence[str], type_: pa.DataType) -> pa.Table:
+    field = pa.field(path[-1], type_)
+    for name in reversed(path[:-1]):
+        field = pa.field(name, pa.struct([field]))
+    return typed(text, {field.name: field.type})
+
+
+def _misfit(line: bytes, envelope: Envelope, known: pa.Schema | None, keys: TableKeys) -> str | None:
+    """What is said of the first value in a message that is not of its column's known type; None: there is none."""
+    message, text = json.loads(line) or {}, FileText(pa.BufferReader(line), "")
+    above = [] if envelope.operations.column in message else [PAYLOAD]
+    fields = message.get(PAYLOAD) if above else message
+    types, sorts = schemas.known_types(known), {key.name for key in keys.sort}
+    of_rows = {name: column_types.stored_type(type_) for name, type_ in types.items()}
+    positions = _positions(known, keys)
+    for field, wanted in ((envelope.before, of_rows), (envelope.after, of_rows), (envelope.source, positions)):
+        values = fields.get(field) if isinstance(fields, dict) else None
+        for name, value in values.items() if isinstance(values, dict) else ():
+            if name not in wanted or (name in sorts and isinstance(value, str)):  # sort_texts.py reads these
+                continue
+            if not _fits(text, [*above, str(field), name], wanted[name]):
+                return not_of_type(name, str(wanted[name]), repr(value))
+    return None
+
+
+def _fits(text: FileText, path: Sequence[str], type_: pa.DataType) -> bool:
+    """Whether a field of messages can be read in a type, or in a finer one of times."""
+
+    def parse(types: dict[str, pa.DataType]) -> pa.Table:
+        return _parsed_field(text, path, parsed_type(types[path[-1]], ContentType.JSON))
+
+    try:
+        in_finer_units({path[-1]: type_}, parse)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _as_said(type_: pa.DataType) -> pa.DataType:
@@ -260,10 +296,16 @@ def _check_utf_8(text: bytes, name: str) -> None:
         raise InputError(f"{name}, line {number:,} is not UTF-8: byte 0x{text[error.start]:02x}") from None
 
 
-def _unparsable(text: bytes, origin: Origin, error: pa.ArrowInvalid, parse: Callable[[int], pa.Table]) -> InputError:
+def _unparsable(
+    text: bytes,
+    origin: Origin,
+    error: pa.ArrowInvalid,
+    parse: Callable[[int], pa.Table],
+    misfit: Callable[[bytes], str | None],
+) -> InputError:
     """The error that names the first line that is no JSON object, or else the first one that the parser cannot take.
 
-    `parse`: the first lines, so many of them.
+    `parse`: the first lines, so many of them. `misfit`: what to say of the value in a line that is not of a known type.
     """
     lines: Sequence[bytes] = text.split(b"\n")
     assert origin.numbers is not None
@@ -285,9 +327,10 @@ def _unparsable(text: bytes, origin: Origin, error: pa.ArrowInvalid, parse: Call
             taken = middle
         except pa.ArrowInvalid as nearer:
             count, error = middle, nearer
-    where, said = origin.row(count - 1), text_of(error)
-    helps = declaration(no_such[1], no_such[2]) if (no_such := NO_SUCH_VALUE.search(said)) else ""
-    return InputError(f"{where} cannot be read: {said}: {_start(lines[origin.numbers[count - 1] - 1])}{helps}")
+    where, line = origin.row(count - 1), lines[origin.numbers[count - 1] - 1]
+    if (unfit := misfit(line)) is not None:
+        return InputError(f"{where}: {unfit}")
+    return InputError(f"{where} cannot be read: {text_of(error)}: {_start(line)}")
 
 
 def _start(line: bytes) -> str:

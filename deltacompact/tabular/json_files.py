@@ -23,7 +23,7 @@ from deltacompact.base.wording import with_article
 from deltacompact.tabular.file_text import FileText, in_blocks
 from deltacompact.tabular.text_types import not_of_type, parsed_type
 
-NO_SUCH_VALUE = re.compile(
+_NO_SUCH_VALUE = re.compile(
     r"Failed to convert JSON to (.+?)(?:, couldn't parse:|: )(.*?)(?: requires (?:precision|scale) \d+)?\Z", re.DOTALL
 )
 """What the parser says of a value that is not of the type: the type, and the value."""
@@ -131,7 +131,7 @@ def column_named(text: FileText, types: dict[str, pa.DataType], said: str) -> st
             f"column {names[0]!r} is {type_} in earlier files, and JSON with a map in it cannot be read: "
             "write it as Parquet"
         )
-    if (value := NO_SUCH_VALUE.search(said)) is not None:
+    if (value := _NO_SUCH_VALUE.search(said)) is not None:
         return not_of_type(names[0], str(type_), value[2])
     return f"column {names[0]!r} is {type_} in earlier rows or files, and this text has other values ({said})"
 

@@ -124,11 +124,11 @@ def not_of_type(name: str, type_: str, value: str | None) -> str:
     """What is said of a value that is not of its column's type. None: a number with finer digits than its decimals."""
     if type_ == "null":  # see `parsed_type`
         return f"column {name!r} is nested in earlier files, and {value} in CSV cannot be read: write JSON or Parquet"
-    shown, helps = value or "a number with more digits after the point", declaration(type_, value or "0.1")
+    shown, helps = value or "a number with more digits after the point", _declaration(type_, value or "0.1")
     return f"column {name!r} is {type_} in earlier rows or files, and {shown} is not{helps}"
 
 
-def declaration(type_: str, value: str) -> str:
+def _declaration(type_: str, value: str) -> str:
     """What helps, if the value is of the kind that earlier files have made too narrow: a number, or a time."""
     value = value.strip("'\"")
     is_time = type_.startswith(("date", "timestamp")) and _TIME.match(value)

@@ -350,8 +350,36 @@ def test_a_number_that_is_wider_than_its_column_is_told_what_helps(tmp_path):
         path = written(tmp_path / f"{number}.json", [said])
         if not number:
             catalog.append_files("t", path, format="maxwell")
-    with pytest.raises(InputError, match=r"line 1 cannot be read: .* couldn't parse:10\.5: .*: declare a wider type"):
+    with pytest.raises(InputError, match=r"line 1: column 'price' is int64 .*, and 10\.5 is not: declare a wider type"):
         catalog.append_files("t", path, format="maxwell")
+
+
+@pytest.mark.parametrize("with_schema", [True, False])
+@pytest.mark.parametrize(
+    ("type_", "good", "bad", "said"),
+    [
+        ("date", "2024-01-01", 19723, "v' is date32[day] in earlier rows or files, and 19723 is not"),
+        ("timestamp", "2024-01-01 00:00:00.5", 1704067200123456, "is not"),
+        ("boolean", True, 1, "v' is bool in earlier rows or files, and 1 is not"),
+        ("long", 1, "x", "v' is int64 in earlier rows or files, and 'x' is not"),
+        ("string", "x", 1, "v' is string in earlier rows or files, and 1 is not"),
+        ("decimal(10,2)", "1.50", "AfQ=", "v' is decimal128(10, 2) in earlier rows or files, and 'AfQ=' is not"),
+    ],
+)
+def test_a_value_that_is_not_of_its_declared_type_is_named_with_it(tmp_path, type_, good, bad, said, with_schema):
+    """Debezium has dates as days, times as microseconds, booleans as 0 and 1, and decimals in base64."""
+    table = open_catalog(tmp_path / "lake").create_table(
+        "t", primary_keys=["id"], sort_keys=["lsn"], columns=f"v {type_}, lsn long"
+    )
+    messages = [message("c", None, {"id": id_, "at": "2024-01-01", "v": v}, id_) for id_, v in ((1, good), (2, bad))]
+    for name, lines, line in (("both.json", messages, 2), ("bad.json", messages[1:], 1)):
+        path = written(tmp_path / name, lines, with_schema=with_schema)
+        with pytest.raises(InputError) as raised:
+            table.append_files(path, format="debezium")
+        assert f"{name}, line {line}: column 'v" in str(raised.value) and said in str(raised.value)
+    too_far = written(tmp_path / "far.json", [message("c", None, {"id": 1, "v": good}, 2**64)], with_schema=with_schema)
+    with pytest.raises(InputError, match=f"line 1: column 'lsn' is int64 in earlier rows or files, and {2**64} is not"):
+        table.append_files(too_far, format="debezium")
 
 
 def test_sort_keys_that_stay_texts_are_said(tmp_path, capsys):

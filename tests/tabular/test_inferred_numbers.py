@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pyarrow as pa
 import pytest
@@ -101,9 +102,14 @@ def test_what_a_decimal_does_not_hold_names_the_column(catalog, tmp_path, name, 
     catalog.append("t", pa.table({"id": [1], "at": [1], "v": pa.array([FAR[-1]], pa.decimal128(20, 0))}))
     row = f'{{"id": 2, "at": 1, "v": {value}}}'
     text = f"id,at,v\n2,1,{value}\n" if name == "a.csv" else row
-    said, options = rf"column 'v' is decimal128\(20, 0\) in earlier rows or files, and {shown} is not", {}
+    options = {}
     if name == "maxwell.json":
-        text, options, said = f'{{"type": "insert", "data": {row}}}', {"format": "maxwell"}, r"line 1 cannot .*"
+        text, options, shown = (
+            f'{{"type": "insert", "data": {row}}}',
+            {"format": "maxwell"},
+            re.escape(f"{float(value)}"),
+        )
+    said = rf"column 'v' is decimal128\(20, 0\) in earlier rows or files, and {shown} is not"
     (tmp_path / name).write_text(text)
     with pytest.raises(InputError, match=rf"{said}: declare a wider type"):
         catalog.append_files("t", tmp_path / name, **options)
