@@ -68,8 +68,8 @@ def drawn(overview: Overview) -> RenderableType:
         ("done", 6),
         ("sessions", 8),
         ("took", 3),
-        ("expected", 4),
         ("desired", 3),
+        ("expected", 4),
     ):
         runs.add_column(name, ratio=ratio, overflow="ellipsis", no_wrap=True)
     delays = overview.delays
@@ -102,7 +102,7 @@ def _of_job_run(seen: JobRunSeen, now_s: float, delay: Delay | None) -> list[Ren
     run = seen.run
     ended = sum(session.state.ended for session in seen.sessions)
     share = sum(1.0 if session.state.ended else session.progress.share for session in seen.sessions)
-    took_s = lasted_s(run.started_s, run.finished_s or now_s)
+    took_s = lasted_s(run.accepted_s, run.finished_s or now_s)  # as the desired SLA counts
     return [
         _sign(run.state.value),
         Text(printable(seen.table)),
@@ -110,8 +110,8 @@ def _of_job_run(seen: JobRunSeen, now_s: float, delay: Delay | None) -> list[Ren
         ProgressBar(total=max(1, len(seen.sessions)), completed=max(ended, share)),
         Text(f"waits: {delay.text}" if delay else states_of(seen.sessions) or "not planned yet"),
         seconds_text(took_s),
-        _expected(seen, now_s),
         seconds_text(run.desired_sla_s),
+        _expected(seen, now_s),
     ]
 
 

@@ -29,8 +29,9 @@ _LOGS_NAMED = 5
 def status(state: str, job_run: str | None, watch: bool, as_json: bool) -> None:
     """Show job runs and their sessions: those that have not ended, and the latest 1,000 that have.
 
-    Of each one it shows the state, the expected and the desired SLA, and the error. With --job-run, it names the logs
-    of what ran last, and the exit status is 1 if that one has failed or was cancelled.
+    Of each one it shows the state, what it took since its acceptance, as the desired SLA counts, how long it was at
+    work, as the expected one counts, and the error. With --job-run, it names the logs of what ran last, and the exit
+    status is 1 if that one has failed or was cancelled.
 
     \b
     deltacompact-sessions status --state /srv/state --watch
@@ -118,18 +119,22 @@ def _print(store: StateStore, shown: list[JobRunSeen], delays: dict[str, Delay],
     if not shown:
         out.print(no_job_run(store))
         return
-    table = plain_table("job run", "table", "state", "sessions", "took", "expected", "desired", "epoch", "why")
+    table = plain_table(
+        "job run", "table", "state", "sessions", "took", "desired", "at work", "expected", "epoch", "why"
+    )
     now_s = clock_of(store)()
     for seen in shown:
         run = seen.run
+        until_s = run.finished_s or now_s
         table.add_row(
             run.id,
             printable(seen.table),
             run.state.value,
             states_of(seen.sessions),
-            seconds_text(lasted_s(run.started_s, run.finished_s or now_s)),
-            seconds_text(run.expected.seconds if run.expected else None),
+            seconds_text(lasted_s(run.accepted_s, until_s)),
             seconds_text(run.desired_sla_s) + _nearest(run),
+            seconds_text(lasted_s(run.started_s, until_s)),
+            seconds_text(run.expected.seconds if run.expected else None),
             str(run.lease.epoch if run.lease else ""),
             printable(run.error or (f"waits: {delays[run.id].text}" if run.id in delays else "")),
         )

@@ -15,12 +15,13 @@ from stores import InterceptedStore
 from deltacompact.base.errors import ConflictError, InputError, Interrupted, StoreError
 from deltacompact.cli.answers import Failed
 from deltacompact.storage.memory import MemoryStore
-from sessions.base.model import JobRunState, SessionState, Trouble
+from sessions.base.model import Estimate, JobRunState, SessionState, Trouble
 from sessions.cli import run
 from sessions.cli.live import drawn
 from sessions.cli.printed import plain_table, print_whole
 from sessions.cli.waiting import JobRunWait, NotSucceeded, check_outcome
 from sessions.dispatch.dispatcher import Dispatcher
+from sessions.overview import overview as overview_module
 from sessions.overview.overview import OverviewReader
 from sessions.queues.directory import DirectoryQueue
 from sessions.queues.opening import open_queue
@@ -269,6 +270,24 @@ def test_open_job_runs_are_drawn_first_and_the_rest_is_counted():
     console.print(drawn(OverviewReader(state).read()))
     lines = console.export_text().splitlines()
     assert " open " in lines[1] and lines[-1] == "and 6 more"
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_what_it_took_stands_beside_the_desired_sla_and_what_it_worked_beside_the_expected(
+    tmp_path, monkeypatch, capsys, ended
+):
+    """A job run that had waited for six minutes was shown with 37 s, beside a desired SLA that had passed."""
+    end = {"state": JobRunState.SUCCEEDED, "finished_s": NOW_S} if ended else {"state": JobRunState.RUNNING}
+    times = {"accepted_s": NOW_S - 397, "started_s": NOW_S - 37, "desired_sla_s": 300}
+    state = StateStore(str(tmp_path))
+    state.accept(replace(RUN, expected=Estimate(30.0, 20.0, 40.0), **times, **end))
+    monkeypatch.setattr(overview_module, "clock_of", lambda state: lambda: NOW_S)
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(drawn(OverviewReader(state, clock=lambda: NOW_S).read()))
+    assert run(["status", "--state", str(tmp_path)]) == 0
+    printed, drawn_live = (" ".join(text.split()) for text in (capsys.readouterr().out, console.export_text()))
+    assert "took desired at work expected" in printed and "397.0 s 300.0 s 37.0 s 30.0 s" in printed
+    assert "took desired expected" in drawn_live and "397.0 s 300.0 s 30.0 s late" in drawn_live
 
 
 @pytest.mark.parametrize(("width", "lines"), [(20, 4), (200, 2)])
