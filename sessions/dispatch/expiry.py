@@ -15,8 +15,8 @@ The objects of a job run go in this order, so that an interruption does no harm:
     job-runs/run-1/run/…  its record, last: as long as it is there, no other job run gets the id, and the next expiry
                           finds the rest
 
-So does what triggers have left of a table that no watcher has looked at for as long, and for three days at least; and
-what a killed process was writing into a folder.
+So does what triggers have left of a table that no watcher has looked at for as long, and for three days at least; a
+mark in open/ whose record never came; and what a killed process was writing into a folder.
 
 An age is the store's time of an object that was put just now, minus its time of the record's last change.
 """
@@ -37,7 +37,7 @@ from sessions.base.model import JobRun
 from sessions.base.settings import READ_AT_ONCE
 from sessions.events.outbox import Outbox
 from sessions.records.kept_logs import kept_logs
-from sessions.records.state_store import StateStore, StoredRecord
+from sessions.records.state_store import OpenMark, StateStore, StoredRecord
 from sessions.records.trigger_ends import remember_end
 from sessions.records.unwatched import unwatched
 
@@ -82,6 +82,10 @@ def expire(state: StateStore, older_than_s: float, dry_run: bool = False) -> Exp
             state.store.delete(paths[-1:])
         done.unwatched += 1
         done.objects += len(paths)
+    for mark in _unborn(state, ended_before_s):
+        if not dry_run:
+            state.close_unborn(mark)
+        done.objects += 1
     if state.folder is not None and not dry_run:
         discard(state.store, [begun for begun in unfinished(state.store, "") if begun.modified_s <= ended_before_s])
     return done
@@ -131,6 +135,22 @@ def _remove(state: StateStore, stored: StoredRecord[JobRun], paths: Iterable[str
         return  # another expiry was faster
     if same:  # not a job run that was accepted under this id meanwhile
         state.store.delete([path for path in paths if path.startswith(record)])
+
+
+def _unborn(state: StateStore, before_s: float) -> list[OpenMark]:
+    """The marks that were put before that time for job runs without a record."""
+
+    def is_unborn(mark: OpenMark) -> bool:
+        try:
+            state.job_run(mark.job_run_id)
+        except NotFoundError:
+            return True
+        except DeltaCompactError:
+            return False
+        return False
+
+    old = [mark for mark in state.open_job_runs() if mark.accepted_s <= before_s]
+    return [mark for mark, unborn in zip(old, side_by_side(old, is_unborn, READ_AT_ONCE), strict=True) if unborn]
 
 
 def _folders(state: StateStore) -> Iterator[tuple[str, list[ObjectStat]]]:

@@ -141,7 +141,7 @@ class OpenJobRuns:
         if mark.life <= run.life:
             self._state.close(run)
         elif now_s - mark.accepted_s > _BORN_WITHIN_S:
-            self._state.close_unborn(mark, run)
+            self._state.close_unborn(mark)
         else:
             self.leave(run.id, _SOON_S)
 

@@ -129,9 +129,11 @@ class StateStore:
             return False
         except NotFoundError:
             pass
-        self._mark_open(run)
+        is_new = self._mark_open(run)
         if not self._records.create(_run_folder(run.id), _value(_JOB_RUN, run)):
             return False
+        if not is_new:
+            self._mark_open(run)  # `close_unborn` may have deleted the one that was there
         self._tell(None, run)
         return True
 
@@ -189,12 +191,11 @@ class StateStore:
         self.store.put(ended_mark(run), b"")
         self.store.delete(_open_paths(run))
 
-    def close_unborn(self, mark: OpenMark, run: JobRun) -> None:
-        """Delete the mark of a life that never began, because whoever ran `retry` died after putting the mark."""
-        assert run.state.ended and run.life < mark.life
+    def close_unborn(self, mark: OpenMark) -> None:
+        """Delete the mark of a life that never began, because whoever accepted it died after putting the mark."""
         self.store.delete([_open_path(mark.job_run_id, mark.life)])
         with contextlib.suppress(NotFoundError):
-            if (now := self.job_run(run.id).value).life >= mark.life and not now.state.ended:
+            if (now := self.job_run(mark.job_run_id).value).life >= mark.life and not now.state.ended:
                 self._mark_open(now)
 
     def reopen(self, stored: StoredRecord[JobRun], after: JobRun) -> StoredRecord[JobRun] | None:
@@ -209,8 +210,9 @@ class StateStore:
             self.store.delete([ended_mark(stored.value)])
         return reopened
 
-    def _mark_open(self, run: JobRun) -> None:
-        self.store.put_if_absent(_open_path(run.id, run.life), b"")
+    def _mark_open(self, run: JobRun) -> bool:
+        """False if the mark was there."""
+        return self.store.put_if_absent(_open_path(run.id, run.life), b"")
 
     def forget(self, run: JobRun) -> None:
         """Delete all marks of a job run whose record is deleted next."""

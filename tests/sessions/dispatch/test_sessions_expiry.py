@@ -181,6 +181,47 @@ def test_a_job_run_that_is_accepted_under_the_name_of_one_that_expires_is_not_re
     assert len(seen) >= 2 and other.job_run("again").value.state is JobRunState.ACCEPTED
 
 
+def test_a_mark_whose_record_never_came_goes_too(memory, clock):
+    """Each dispatcher read it at each sweep, for ever."""
+    dying = StateStore(InterceptedStore(memory, _dies_at_the_record))
+    for name in ("old", "accepted-later"):
+        with pytest.raises(Crash):
+            dying.accept(job_run(name, state=JobRunState.ACCEPTED))
+    StateStore(memory).accept(job_run("under-way", state=JobRunState.RUNNING))
+    clock.now_s += 40 * DAY_S
+    assert StateStore(memory).accept(job_run("accepted-later", state=JobRunState.ACCEPTED))
+    with pytest.raises(Crash):
+        dying.accept(job_run("young", state=JobRunState.ACCEPTED))
+    state = StateStore(memory)
+    assert expire(state, 30 * DAY_S, dry_run=True).objects == 1 and len(state.open_job_runs()) == 4
+    assert expire(state, 30 * DAY_S).objects == 1
+    assert {mark.job_run_id for mark in state.open_job_runs()} == {"accepted-later", "under-way", "young"}
+
+
+@pytest.mark.parametrize("at", ["before the record", "after the record"])
+def test_a_job_run_that_is_accepted_while_its_old_mark_expires_keeps_a_mark(memory, clock, at):
+    with pytest.raises(Crash):
+        StateStore(InterceptedStore(memory, _dies_at_the_record)).accept(job_run("x", state=JobRunState.ACCEPTED))
+    clock.now_s += 40 * DAY_S
+
+    def accepts(kind, path, act):
+        if kind != "put_if_absent" or "job-runs/x/run" not in path:
+            return act()
+        before = at == "before the record" and expire(StateStore(memory), 30 * DAY_S)
+        done = act()
+        assert before or expire(StateStore(memory), 30 * DAY_S)
+        return done
+
+    assert StateStore(InterceptedStore(memory, accepts)).accept(job_run("x", state=JobRunState.ACCEPTED))
+    assert [mark.job_run_id for mark in StateStore(memory).open_job_runs()] == ["x"]
+
+
+def _dies_at_the_record(kind, path, act):
+    if kind == "put_if_absent" and "/run" in path.removeprefix("job-runs"):
+        raise Crash
+    return act()
+
+
 def test_the_page_forgets_what_has_expired(memory, clock):
     ended(memory, "old")
     reader = OverviewReader(StateStore(memory), clock=clock)
