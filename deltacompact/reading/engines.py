@@ -114,10 +114,16 @@ def dataset_of(scan: Scanning) -> LiveDataset:
 
 
 def relation_of(scan: Scanning, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
-    """A DuckDB relation, of the default connection or of another. Raises InputError where duckdb is not installed."""
+    """A DuckDB relation, of the default connection or of another.
+
+    Raises InputError where duckdb is not installed, and for a table without columns, of which it makes no relation.
+    """
     with importing("duckdb"):
         import duckdb
-    return (connection or duckdb).from_arrow(LiveDataset(scan))
+    live = LiveDataset(scan)
+    if not live.schema.names:
+        raise InputError("the table has no rows yet, so it has no columns, and DuckDB needs one")
+    return (connection or duckdb).from_arrow(live)
 
 
 def computed_by_duckdb(statement: str, name: str, rows: pa.RecordBatchReader) -> str | None:

@@ -126,6 +126,13 @@ def test_no_more_columns_are_read_than_are_asked_for():
     assert (["id"], False) in counting.asked
 
 
+def test_a_table_without_columns_is_refused_by_duckdb_alone(tmp_path):
+    table = deltacompact.open_catalog(tmp_path / "lake").create_table("t", primary_keys=["id"])
+    assert table.to_polars().collect().shape == (0, 0) and table.dataset().to_table().num_rows == 0
+    with pytest.raises(InputError, match="no rows yet, so it has no columns"):
+        table.to_duckdb()
+
+
 @pytest.mark.parametrize("way", ["read", "dataset", "to_duckdb", "to_polars"])
 @pytest.mark.parametrize("wanted", [[("total", 3)], "id > 2", 7], ids=repr)
 def test_a_malformed_filter_is_refused_as_by_read(orders, way, wanted):
