@@ -84,7 +84,7 @@ def _check_objects(text: FileText) -> None:
 def broken_line(text: FileText, said: str) -> str | None:
     """Which line the parser could not read, and why. It counts the rows of a block of bytes itself, from 0 on.
 
-    None: each line is JSON, or the first one is none, as where objects lie on several lines.
+    None: each line is JSON, or the first one does not end, as where objects lie on several lines.
     """
     change = _CHANGE.search(said)
     with text.opened() as opened:
@@ -92,8 +92,9 @@ def broken_line(text: FileText, said: str) -> str | None:
     for number, line in enumerate(lines, 1):
         try:
             value = json.loads(line) if line.strip() else None
-        except ValueError:
-            return f"line {number:,} is no JSON object" if number > 1 else None
+        except ValueError as error:
+            ends = "Extra data" in str(error)
+            return f"line {number:,} is no JSON object" if number > 1 or ends else None
         if change is not None and _kind_at(value, change[1].split("/")) == change[3]:
             was, is_ = map(with_article, change.groups()[1:])
             return f"line {number:,}: {change[1]!r} is {is_}, in earlier lines {was}"

@@ -109,6 +109,14 @@ def test_a_null_is_refused_before_a_value_that_has_not_its_columns_type():
         rows_in_blocks([{"v": "x"}] * 6 + [None] * 9, 30, pa.schema([("v", pa.int64())]))
 
 
+@pytest.mark.parametrize("number", [1, 3])
+@pytest.mark.parametrize("line", ['{"id": 1},', '{"id": 1} x'])
+def test_a_line_with_more_than_an_object_is_named(catalog, tmp_path, line, number):
+    (path := tmp_path / "a.jsonl").write_text('{"id": 0}\n' * (number - 1) + f"{line}\n" + '{"id": 2}\n')
+    with pytest.raises(InputError, match=rf"a\.jsonl: line {number} is no JSON object"):
+        catalog.create_table("t").append_files(path)
+
+
 @pytest.mark.parametrize("text", ['{"v": [\n1,\nnull\n]}\n', '{"v": "}",\n"w":\nnull}\n'])
 def test_a_null_inside_of_an_object_may_begin_a_line(text):
     assert read_text(pa.BufferReader(text.encode()), "a.json", ContentType.JSON, None, None).num_rows == 1
