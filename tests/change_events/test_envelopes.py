@@ -578,6 +578,17 @@ def test_a_known_double_key_takes_no_whole_number_that_it_cannot_tell_apart(tmp_
         catalog.append_files("t", path, format="debezium")
 
 
+@pytest.mark.parametrize("keys", [(), ("day",)])
+@pytest.mark.parametrize("options", [{"format": "maxwell"}, {"operation_column": "op"}, {}])
+def test_files_of_events_are_not_referred_to_and_the_advice_can_be_followed(tmp_path, keys, options):
+    table = open_catalog(tmp_path / "lake").create_table("t", keys, primary_keys=["id"])
+    (path := tmp_path / "a.csv").write_text("id,op\n1,I\n")
+    if options or keys:
+        helps = "leave reference out" if options else "name the partition, or leave reference out"
+        with pytest.raises(InputError, match=f"belong to one partition and have one operation: {helps}"):
+            table.append_files(path, reference=True, **options)
+
+
 def test_an_update_that_moves_a_row_without_one_of_its_keys_is_named(tmp_path):
     """A KeyError, without a word of ours."""
     table = open_catalog(tmp_path / "lake").create_table("t", primary_keys=["tenant", "ID"])

@@ -66,9 +66,11 @@ class Appender:
         table = self.streams.current_table(self.table_id)
         if (changes := self._changes(table)) is not None:
             if reference:
+                rows_say_it = self.said.get("format") or self.said.get("operation_column")
+                helps = "" if rows_say_it else "name the partition, or "
                 raise InputError(
                     "files that stay where they are (reference, --reference) belong to one partition and have one "
-                    "operation: name the partition, or leave reference out"
+                    f"operation: {helps}leave reference out"
                 )
             return changes.append_files(paths, content_type)
         stream, kind, keys = self._stream(table)
