@@ -53,10 +53,15 @@ def ordered_type(name: str, texts: pa.ChunkedArray) -> pa.DataType:
     return time_type(texts) or pa.string()
 
 
+def types_of_sorts(table: pa.Table, sorts: Iterable[str]) -> dict[str, pa.DataType]:
+    """The types of the sort keys among these columns that were read as texts."""
+    return {name: ordered_type(name, table[name]) for name in sorts if column_types.is_string(table[name].type)}
+
+
 def types_in_json(table: pa.Table, keys: Iterable[str], sorts: Iterable[str]) -> list[pa.Field]:
     """The types to read these columns in, where others were inferred."""
     texts = [pa.field(name, pa.string()) for name in keys if pa.types.is_timestamp(table[name].type)]
-    found = {name: ordered_type(name, table[name]) for name in sorts if column_types.is_string(table[name].type)}
+    found = types_of_sorts(table, sorts)
     # Times have no zone, as the parser's whole seconds: of two files that come at once, one may have no fraction.
     types = {name: pa.timestamp(type_.unit) if pa.types.is_timestamp(type_) else type_ for name, type_ in found.items()}
     return texts + [pa.field(name, type_) for name, type_ in types.items() if type_ != table[name].type]

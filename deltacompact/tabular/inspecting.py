@@ -216,9 +216,12 @@ def _text(source: pa.NativeFile, path: str, content_type: ContentType, asked: As
     ]
     coarse = {name: microseconds(table[name]) for name in sorted(guessed)}
     types = unsigned + [pa.field(name, type_) for name, type_ in coarse.items() if type_ is not None]
+    sorts_only = guessed.intersection(asked.sorts).difference(asked.keys)
     if content_type is ContentType.JSON:
-        sorts_only = guessed.intersection(asked.sorts).difference(asked.keys)
         types += inferred_keys.types_in_json(table, guessed.intersection(asked.keys), sorts_only)
+    else:  # the parser tries seconds and nanoseconds, in which the year 9999 has no fraction
+        of_times = inferred_keys.types_of_sorts(table, sorts_only).items()
+        types += [pa.field(name, type_) for name, type_ in of_times if pa.types.is_timestamp(type_)]
     given = [field for field in asked.known or () if field.name not in guessed]
     return read_text(source, path, content_type, pa.schema([*given, *types]), None) if types else table
 

@@ -167,3 +167,21 @@ def test_sort_keys_of_json_that_a_table_has_as_texts_go_on(catalog, tmp_path, op
         row = {"op": "c", "id": number, "scn": scn, "v": number}
         catalog.append_files("t", written(tmp_path / f"{number}.jsonl", row), **options)
     assert sorted(catalog.read("t")["scn"].to_pylist()) == ["10000001", "9999999"]
+
+
+@pytest.mark.parametrize("options", [{}, {"format": "dms"}])
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [("18:28:21.5-01:30", "20:28:20+00:00"), ("18:28:09.5Z", "20:28:09+01:30"), ("18:28:09.5", "18:28:10")],
+)
+def test_sort_keys_of_csv_are_times_in_the_year_9999_too(tmp_path, options, older, newer):
+    """The parser tries nanoseconds for a fraction, which end in 2262, and made texts of them for good."""
+    table = open_catalog(tmp_path / "lake").create_table("t", primary_keys=["id"], sort_keys=["at"])
+    lines = [f"U,1,9999-12-31 {at},{version}" for at, version in ((newer, "new"), (older, "old"))]
+    if not options:
+        lines = [line.removeprefix("U,") for line in lines]
+    header = "Op,id,at,version" if options else "id,at,version"
+    (path := tmp_path / "a.csv").write_text("\n".join([header, *lines, ""]))
+    table.append_files(path, **options)
+    assert pa.types.is_timestamp(table.read().schema.field("at").type)
+    assert table.read()["version"].to_pylist() == ["new"]
