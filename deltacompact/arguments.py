@@ -13,7 +13,6 @@ from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ContentType
 from deltacompact.base.settings import DEFAULTS, Options, Settings, at_least
-from deltacompact.base.shared_arguments import CompactionArguments
 from deltacompact.base.table_keys import SortKey
 from deltacompact.job import Request
 from deltacompact.layout.cluster_by import cluster_columns, text_of_columns
@@ -22,12 +21,6 @@ from deltacompact.tabular.formats import suffix_of
 
 if TYPE_CHECKING:
     from deltacompact.base.events import EventSink
-
-
-ARGUMENTS_OF_STREAMS = tuple(
-    name for name in CompactionArguments.__annotations__ if name not in ("settings", "cluster_by", "attempt")
-)
-"""The arguments that a compaction of an Iceberg table does not take."""
 
 
 def clustering(cluster_by: str | Sequence[str] | None) -> str | None:

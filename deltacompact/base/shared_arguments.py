@@ -87,3 +87,9 @@ class CompactionArguments(TypedDict, total=False):
     purge: bool
     cluster_by: str | Sequence[str] | None
     attempt: str | None
+
+
+ARGUMENTS_OF_STREAMS = tuple(
+    name for name in CompactionArguments.__annotations__ if name not in ("settings", "cluster_by", "attempt")
+)
+"""The arguments that a compaction of an Iceberg table does not take."""

@@ -154,7 +154,6 @@ def _write_lists(catalog: DeltaStreamCatalog, table: str, only: Partition | None
             f"  {published.manifest}\n  {published.files}"
         )
 
+    check_compacted(catalog, table, catalog.chosen(table, only))
     done, errors = for_each(catalog, table, only, "publishing", lambda chosen: [publish_stream(catalog, table, chosen)])
-    if not errors and not any(lists.rows for lists in done):
-        check_compacted(catalog, table, [lists.partition for lists in done])
     answer_for_partitions(as_json, done, errors, of_partition, say_published)

@@ -9,7 +9,8 @@ lists of local files have plain paths.
 
 Each list is one object with every live file, so a reader sees one version or the next, never a mix. The lists hold
 compacted files only: deltas since the compaction are not in them. A partition that waits for its first compaction, or
-whose deltas were all retracted, has empty lists. Vacuum deletes the lists of versions that it forgets.
+whose deltas were all retracted, has empty lists. One that was restated keeps its lists until it is compacted. Vacuum
+deletes the lists of versions that it forgets.
 
 There is no folder with just these files. S3 has no links, so the folder would be a second copy of the table. And an
 engine that globs the folder while files are exchanged would see files of two versions.
@@ -26,6 +27,7 @@ from deltacompact.base.partitions import all_done
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.paths import TablePaths
 from deltacompact.delta_streams.streams import Streams
+from deltacompact.reading.parts import ahead_of_use
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +58,22 @@ def live_files(catalog: Streams, table_id: str, partition: PartitionLike = None)
 def publish(catalog: Streams, table_id: str, partition: PartitionLike = None) -> list[PublishedLists]:
     """Publish the active version of every partition, or of one.
 
-    Raises InputError if a partition has files with dead rows, after it has published the others; if none of them was
-    compacted yet; and for a table whose readers honour deletion vectors, because its next compaction may mark rows.
+    Raises InputError if a partition has files with dead rows, or was restated and is not compacted yet, after it has
+    published the others; before it writes anything, if none of them was compacted yet, and for a table whose readers
+    honour deletion vectors, because its next compaction may mark rows.
     """
-    published = all_done(
-        catalog.chosen(table_id, partition), lambda chosen: publish_stream(catalog, table_id, chosen), catalog.at_once
-    )
-    if not any(lists.rows for lists in published):
-        check_compacted(catalog, table_id, [lists.partition for lists in published])
-    return published
+    partitions = catalog.chosen(table_id, partition)
+    check_compacted(catalog, table_id, partitions)
+    return all_done(partitions, lambda chosen: publish_stream(catalog, table_id, chosen), catalog.at_once)
 
 
 def check_compacted(catalog: Streams, table_id: str, partitions: Sequence[Partition]) -> None:
-    """Raise InputError if none of these partitions was compacted yet: who asked for their lists expects some rows."""
-    if partitions and not any(catalog.state(table_id, partition).compacted for partition in partitions):
+    """Raise InputError if none of these partitions was compacted yet: who asked for their lists expects some rows.
+
+    Opens them until one was.
+    """
+    states = ahead_of_use(partitions, lambda partition: catalog.state(table_id, partition), catalog.at_once)
+    if partitions and not any(state.compacted for state in states):
         where = f", partition {partitions[0]}" if len(partitions) == 1 else ""
         raise InputError(f"table {table_id!r}{where}: nothing was compacted yet")
 
@@ -78,7 +82,7 @@ def publish_stream(catalog: Streams, table_id: str, partition: Partition) -> Pub
     """Put the lists of the active version. If another one is active by now, a faster publisher's lists may have been
     replaced, so put them again.
 
-    Raises what `publish` raises, but for a partition that was not compacted yet.
+    Raises what `publish` raises, but for partitions that were never compacted.
     """
     if catalog.remembered_table(table_id).readers is Readers.VECTORS:
         raise InputError(
@@ -106,7 +110,9 @@ def _put_lists(catalog: Streams, table_id: str, partition: Partition, state: Str
 
 
 def _uris(catalog: Streams, table_id: str, partition: Partition, state: StreamState) -> list[str]:
-    """The live files. Raises InputError if they have dead rows."""
+    """The live files. Raises InputError if they have dead rows, and for restated rows that are not compacted yet."""
+    if state.is_restated:
+        raise InputError(f"table {table_id!r}, partition {partition}: its restated rows are not compacted yet")
     if state.compacted is None:
         return []
     if any(file.deletions for file in state.compacted.files):

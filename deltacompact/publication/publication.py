@@ -126,11 +126,6 @@ class _ShownStream:
     def version(self) -> int:
         return int(self.state.version.partition("-")[0])
 
-    @property
-    def is_restated(self) -> bool:
-        """Whether its rows are not compacted, and those of the version before it may be shown."""
-        return self.version > 0 and self.state.compacted is None and bool(self.state.deltas)
-
 
 def _is_read_by_others(where: str) -> bool:
     """Whether other engines find files below this URI. On S3 they refuse empty names, or follow `.` and `..`."""
@@ -333,7 +328,7 @@ class _Publishing:
         wanted, versions = {}, {}
         unfit = {partition for partition, _ in self._unfit(streams, columns)}
         for stream in streams:
-            if stream.partition in unfit or (stream.is_restated and not declare):
+            if stream.partition in unfit or (stream.state.is_restated and not declare):
                 continue  # restated: the old rows are shown until it is compacted
             folder = paths.stream(stream.partition).root
             files = stream.state.compacted.files if stream.state.compacted else ()

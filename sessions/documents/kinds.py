@@ -6,10 +6,10 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from deltacompact.arguments import ARGUMENTS_OF_STREAMS
 from deltacompact.base.model import ICEBERG
 from deltacompact.base.options import declared
 from deltacompact.base.settings import SETTINGS_OF_STREAMS
+from deltacompact.base.shared_arguments import ARGUMENTS_OF_STREAMS
 from deltacompact.iceberg_modes.modes import mode_named, names, options_of
 from sessions.documents.paths import short_json
 from sessions.documents.refusal import RefusedDocument

@@ -230,6 +230,14 @@ def test_a_table_that_nobody_can_compact_yet_has_an_outlook_and_no_cost():
     assert "no primary keys yet" in found.notes[-1] and "name columns" not in advice_lines(found)[-1]
 
 
+def test_keys_that_another_process_has_declared_count():
+    store = MemoryStore()
+    table = DeltaStreamCatalog(store).create_table("t")
+    table.append(scattered(0))
+    DeltaStreamCatalog(store).table("t").compact(primary_keys=["id"], settings=LOCAL)
+    assert table.advise().table_id == "t"
+
+
 def test_the_command(orders, tmp_path, capsys):
     where = str(tmp_path / "lake")
     assert run(["advise", where, "orders"]) == 0

@@ -267,6 +267,7 @@ def test_what_is_published_is_read_by_other_engines(tmp_path: Path) -> None:
         made.append("t", rows(key, key + 10), {"day": day})
     with pytest.raises(InputError, match="'t': nothing was compacted yet"):
         publish(made, "t")
+    assert not [*made.store.list("t/published/")]
     compact("t", delta_catalog_client=made, settings=LOCAL)
     made.append("t", rows(99), {"day": "mon"})
     monday, tuesday = publish(made, "t")
@@ -302,6 +303,25 @@ def test_a_partition_without_compacted_rows_has_empty_lists() -> None:
             publish(made, "t", {"day": day})
         with pytest.raises(InputError, match=f"day={day}: nothing was compacted yet"):
             made.compacted_files("t", {"day": day})
+
+
+def test_a_restated_partition_keeps_its_lists_until_it_is_compacted() -> None:
+    store = MemoryStore()
+    made = DeltaStreamCatalog(store)
+    made.create_table("t", ["day"], ["k"])
+    for day, key in (("mon", 1), ("tue", 2)):
+        made.append("t", rows(key), {"day": day})
+    compact("t", delta_catalog_client=made, settings=LOCAL)
+    publish(made, "t")
+    before = store.get("t/published/files/day=mon/latest.txt")
+    made.restate("t", rows(9), {"day": "mon"})
+    for ask in (publish, DeltaStreamCatalog.compacted_files):
+        with pytest.raises(InputError, match="day=mon: its restated rows are not compacted yet"):
+            ask(made, "t")
+    assert store.get("t/published/files/day=mon/latest.txt") == before != b""
+    compact("t", delta_catalog_client=made, settings=LOCAL)
+    assert [lists.rows for lists in publish(made, "t")] == [1, 1]
+    assert store.get("t/published/files/day=mon/latest.txt") != before
 
 
 def test_a_publisher_that_was_slow_does_not_put_an_older_version_back() -> None:

@@ -243,3 +243,8 @@ def test_a_worker_of_spark_that_reads_or_writes_rows_imports_no_pyiceberg(tmp_pa
     """Spark starts one for each plan and commit of our data source; PyIceberg was half of its start."""
     source = "import sys, deltacompact.spark.data_source; print(*sys.modules)"
     assert imported_by(tmp_path, "", source) & {"pyiceberg", "boto3", "ray"} == set()
+
+
+def test_who_reads_documents_imports_no_engine(tmp_path):
+    read = "import sys, sessions.documents.instruction; print(*sys.modules)"
+    assert imported_by(tmp_path, "", read) & {"deltacompact.job", "deltacompact._kernels", "numpy", "pyarrow"} == set()

@@ -70,7 +70,7 @@ class ExaminedFiles:
     @classmethod
     def at(cls, streams: Streams, table_id: str, partition: Partition | None) -> ExaminedFiles:
         """One partition, or all. Raises InputError for a table of too many files."""
-        table = streams.remembered_table(table_id)
+        table = streams.described(table_id)  # a compaction of another process may have declared its keys
         chosen = streams.chosen(table_id, partition)
         states = side_by_side(chosen, lambda part: streams.state(table_id, part), streams.at_once)
         files = [ArrivedFile(file, number, at_s) for number, state in enumerate(states) for file, at_s in _files(state)]

@@ -75,6 +75,12 @@ class StreamState(UsersWords):
         return tuple(delta for delta in self.committed if delta.position not in self.retracted)
 
     @property
+    def is_restated(self) -> bool:
+        """Whether its rows are not compacted, and those of the version before it may be shown."""
+        number = int(self.version.partition("-")[0])
+        return number > 0 and self.compacted is None and bool(self.deltas)
+
+    @property
     def committed(self) -> tuple[Delta, ...]:
         """Deltas that are not compacted yet, with the retracted ones."""
         return tuple(delta for commit in self.commits for delta in commit.deltas)
