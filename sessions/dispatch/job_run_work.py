@@ -257,11 +257,14 @@ class JobRunWork:
     def _fail(self, text: str) -> None:
         """End the job run and those of its sessions that can be read: nobody follows them any more."""
         run, state = self._held.run, self._held.state
-        retries, names = self._retries(of_accepted(run.document)), frozenset(run.session_ids)
+        names = frozenset(run.session_ids)
 
         def ended(session: JobRunSession) -> JobRunSession:
             try:
-                return session if session.state.ended else retries.give_up(session, f"its job run has failed: {text}")
+                if session.state.ended:
+                    return session
+                retries = self._retries(of_accepted(run.document))  # here: the document may be what has failed
+                return retries.give_up(session, f"its job run has failed: {text}")
             except LeaseLostError:
                 raise
             except Exception as error:
