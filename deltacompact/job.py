@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from deltacompact.base import expect
 from deltacompact.base.errors import DeltaCompactError, InputError, NotFoundError
-from deltacompact.base.model import INT64_MAX, ContentType, OperationType, Partition, Table
+from deltacompact.base.model import ICEBERG, INT64_MAX, ContentType, OperationType, Partition, Table
 from deltacompact.base.partitions import side_by_side
 from deltacompact.base.settings import DEFAULTS, Options
 from deltacompact.base.table_keys import SortKey, TableKeys
@@ -120,11 +120,12 @@ def prepare(catalog: Streams, request: Request) -> CompactionJob:
     keys = _keys(source, request.primary_keys, request.sort_keys)
     if not in_place:
         check_destination(catalog, source, keys, destination)
-    terms = SessionTerms(keys, source.partition_keys, options, source.tombstone_retention)
-    look = in_place and not request.as_read
+    micros = (into.publication or "").startswith(ICEBERG)
+    terms = SessionTerms(keys, source.partition_keys, options, source.tombstone_retention, micros)
+    look = in_place and not request.as_read and not (micros and options.purge)  # no listing knows the files' times
     idle = idle_streams(catalog, source_table_id, chosen, options.purge, by) if look else {}
 
-    other = OtherWork(options.purge, by, options.write_amplification_max)
+    other = OtherWork(options.purge, micros, by, options.write_amplification_max)
 
     def work(partition: Partition) -> PartitionWork:
         stream = DeltaStreamPartition(

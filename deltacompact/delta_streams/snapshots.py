@@ -20,6 +20,7 @@ from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.planning.overlapping import LayoutBound, columns_of, overlapping_files
 from deltacompact.planning.sizing.file_sizes import TARGET_FILE_BYTES_MIN
 from deltacompact.table.ports import Moment, NothingToDo, PartitionSnapshot
+from deltacompact.tabular.coarse_times import in_micros
 
 
 def everything(table_id: str, partition: Partition, state: StreamState) -> PartitionSnapshot:
@@ -33,10 +34,12 @@ class OtherWork:
     """The work of a compaction besides folding deltas. It is enough for a compaction where no delta is.
 
     purge         files with dead rows are written again
+    micros        a purge also writes files again whose times are coarser than microseconds
     cluster_by    files that overlap in these columns are laid out anew, as far as `amplification_max` allows
     """
 
     purge: bool = False
+    micros: bool = False
     cluster_by: str = ""
     amplification_max: float = AMPLIFICATION_MAX
 
@@ -64,6 +67,14 @@ def choose(
         return chosen
     snapshot = _snapshot(source_table_id, destination_table_id, partition, source, destination, chosen)
     return replace(snapshot, cold=cold)
+
+
+def coarse_files(compacted: CompactedDelta) -> int:
+    """How many files have times that could be in microseconds, and are in seconds or milliseconds."""
+    far = compacted.far
+    schemas = {id(file.schema): file.schema for file in compacted.files}
+    coarse = {key for key, schema in schemas.items() if far is not None and in_micros(schema, far) != schema}
+    return sum(id(file.schema) in coarse for file in compacted.files)
 
 
 def may_be_laid_out(source: StreamState, destination: StreamState, cluster_by: str) -> list[str]:
@@ -152,6 +163,8 @@ def _since(
         return None
     if other.purge and (marked := sum(file.deletions is not None for file in base.files)):
         return _FoldInput(base, True, (), f"purge: {counted(marked, 'file')} with dead rows")
+    if other.purge and other.micros and (coarse := coarse_files(base)):
+        return _FoldInput(base, True, (), f"purge: {counted(coarse, 'file')} with times coarser than microseconds")
     if other.cluster_by and columns_of(other.cluster_by, base.schema):
         bound = LayoutBound(other.amplification_max, base.account, base.next_file_number)
         choice = overlapping_files(base.files, other.cluster_by, base.schema, (), bound, cold)

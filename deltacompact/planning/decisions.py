@@ -244,7 +244,7 @@ def _of_base_file(plan: CompactionPlan, source: SourceFile, live: int) -> tuple[
     file, options = source.file, plan.options
     if options.purge and file.deletions:
         return FileAction.REWRITE, FileReason.PURGE
-    if plan.lacks_types(source) and file.path not in plan.input.cold:
+    if plan.is_outdated(source) and file.path not in plan.input.cold:
         return FileAction.REWRITE, FileReason.OTHER_SCHEMA
     if live == file.live_rows:
         return FileAction.KEEP, FileReason.NO_ROW_DIED

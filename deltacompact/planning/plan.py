@@ -32,7 +32,7 @@ from deltacompact.layout.value_ranges import ValueRanges, stored_ranges
 from deltacompact.planning.overlapping import LayoutBound, columns_of
 from deltacompact.planning.sizing import file_sizes, layout_sizes, task_counts
 from deltacompact.table.ports import PartitionSnapshot
-from deltacompact.tabular import schemas
+from deltacompact.tabular import coarse_times, schemas
 from deltacompact.tabular.row_groups import WriteOptions
 
 
@@ -95,6 +95,7 @@ class CompactionPlan:
     base_manifest: IndexManifest | None
     tombstone_retention: int | None
     capacity: Capacity
+    micros: bool = False
 
     @property
     def rehash(self) -> bool:
@@ -142,17 +143,20 @@ class CompactionPlan:
         times, since = self.options.write_amplification_max, self.input.next_file_number
         return LayoutBound(times, base.account if base else None, since)
 
-    def lacks_types(self, source: SourceFile) -> bool:
-        """Whether a column of the file had no value and so no type, and has one now.
-
-        Other engines do not read such a file beside those with the type.
+    def is_outdated(self, source: SourceFile) -> bool:
+        """Whether other engines misread the file beside new ones: a column had no value and so no type, and has one
+        now; or its times have a coarser unit than `micros` has given them.
         """
-        return id(source.file.schema) in self._without_types
+        return id(source.file.schema) in self._outdated
 
     @cached_property
-    def _without_types(self) -> frozenset[int]:
+    def _outdated(self) -> frozenset[int]:
         different = {id(source.file.schema): source.file.schema for source in self.sources if source.in_base}
-        return frozenset(key for key, schema in different.items() if schemas.lacks_types(schema, self.schema))
+        return frozenset(key for key, schema in different.items() if self._is_outdated(schema))
+
+    def _is_outdated(self, schema: pa.Schema) -> bool:
+        coarser = self.micros and coarse_times.are_coarser(schema, self.schema)
+        return coarser or schemas.lacks_types(schema, self.schema)
 
     def as_compacted(self, source: SourceFile, ranges: ValueRanges) -> DataFile:
         """A file that stays, as a compacted file. A delta file gets a number; if rows are laid out, also a run and its

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from deltacompact.base.data_file import DataFile, FarValues
+from deltacompact.base.deltas import CompactedDelta
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import OperationType
 from deltacompact.base.numbers import DeltaFileNumber, Ordinal
@@ -25,6 +27,8 @@ from deltacompact.planning.sizing import index_sizes, layout_sizes
 from deltacompact.planning.terms import SessionTerms
 from deltacompact.table.ports import PartitionSnapshot
 from deltacompact.tabular import schemas
+from deltacompact.tabular.coarse_times import in_micros
+from deltacompact.tabular.far_values import merged
 
 FILE_NUMBER_MAX = 2**32 - 3
 
@@ -48,6 +52,8 @@ def plan(
     indexed = manifest.encoding if manifest else None
     encoding = resolve_encoding(keys, terms.partition_keys, delta_files, indexed)
     schema = schemas.union(upserts, snapshot.base.schema if snapshot.base else None)
+    if terms.micros and (far := _far(snapshot.base, upserts)) is not None:
+        schema = in_micros(schema, far)
     if adopted is None:
         rewritable = sum(source.file.rows for source in sources if source.in_base)
         # Expired tombstones may be in older runs. A table with tombstone_retention merges its runs each time.
@@ -72,7 +78,14 @@ def plan(
         manifest,
         tombstone_retention,
         capacity,
+        terms.micros,
     )
+
+
+def _far(base: CompactedDelta | None, upserts: Sequence[DataFile]) -> FarValues | None:
+    """The far values of all rows. None: release 0.1 has not measured some of them."""
+    found = [*([base.far] if base else ()), *(file.far for file in upserts if file.rows)]
+    return None if None in found else merged(far for far in found if far)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,13 @@ from deltacompact.base.table_keys import TableKeys
 
 @dataclass(frozen=True, slots=True)
 class SessionTerms:
-    """The keys and options by which every partition of a table is compacted."""
+    """The keys and options by which every partition of a table is compacted.
+
+    `micros`: times get microseconds, because readers of the table's publication know no other unit (coarse_times.py).
+    """
 
     keys: TableKeys
     partition_keys: Sequence[str]
     options: Options
     tombstone_retention: int | None = None
+    micros: bool = False

@@ -19,7 +19,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -30,6 +30,7 @@ from deltacompact.base.partitions import done_for_each
 from deltacompact.base.wording import counted, one_line
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.paths import TablePaths
+from deltacompact.delta_streams.snapshots import coarse_files
 from deltacompact.publication.columns import (
     check_partition_keys,
     joined,
@@ -39,6 +40,7 @@ from deltacompact.publication.columns import (
 from deltacompact.publication.port import FilesToShow, PublicationTarget, PublishedTable, ShownFile, Source
 from deltacompact.publication.targets import target_of
 from deltacompact.tabular import partition_texts, schemas
+from deltacompact.tabular.published_types import ICEBERG_TYPES
 
 if TYPE_CHECKING:
     from deltacompact.delta_streams.streams import Streams
@@ -55,6 +57,7 @@ class PublicationResult:
     deltas_left_out         deltas that are not compacted yet, so the table does not show them
     error                   why a compaction could not publish its result
     awaits_columns          the table is not created yet, because no compacted row has given it columns
+    coarse_files            files with times in seconds or milliseconds: Spark's readers of Iceberg lose rows by them
     """
 
     table_id: str
@@ -66,6 +69,7 @@ class PublicationResult:
     deltas_left_out: int = 0
     error: Exception | None = None
     awaits_columns: bool = False
+    coarse_files: int = 0
 
     def __repr__(self) -> str:
         """The line that `publish` prints."""
@@ -74,6 +78,9 @@ class PublicationResult:
             when = "" if isinstance(self.error, InputError) else " yet, the next run will"
             return f"{self.target} does not show it{when}: {one_line(self.error)}"
         left_out = f"; {counted(self.deltas_left_out, 'delta')} not compacted yet" if self.deltas_left_out else ""
+        if self.coarse_files:
+            files = f"{counted(self.coarse_files, 'file')} with times in seconds or milliseconds"
+            left_out += f"; {files}, of which filters in Spark lose rows: run compact --purge"
         if self.awaits_columns:
             return f"{self.target}: the first compacted rows will create it{left_out}"
         if self.snapshot is None:
@@ -211,7 +218,10 @@ class _Publishing:
             result = self._committed(table, partitions, columns, declare)
         if errors:
             raise errors[0][1]
-        return result
+        if self._target.types is not ICEBERG_TYPES:
+            return result
+        shown = [stream.state.compacted for stream in streams if stream.state.compacted]
+        return replace(result, coarse_files=sum(map(coarse_files, shown)))
 
     def _committed(
         self, table: PublishedTable, partitions: Sequence[Partition], columns: pa.Schema, declare: bool

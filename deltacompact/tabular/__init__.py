@@ -23,6 +23,6 @@ file_text         the text of a file, decompressed                      text_typ
 feather_files     Arrow files and streams, damaged ones too               int96         timestamps of 12 bytes
 partition_texts   partition values beside the columns of files
 beginnings        what a file is, where its name is wrong
-published_types   the types of Iceberg and Delta Lake
+published_types   the types of Iceberg and Delta Lake               coarse_times  seconds and milliseconds, for Spark
 chunk_statistics  bounds of row groups, from footers
 """

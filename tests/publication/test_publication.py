@@ -283,19 +283,62 @@ def test_what_a_restatement_with_another_type_needs_is_said_and_helps(orders):
 @pytest.mark.parametrize(("unit", "said"), [("s", "false"), ("ms", "false"), ("us", None)])
 def test_no_vectorized_reader_of_spark_takes_milliseconds_for_microseconds(orders, unit, said):
     """It does, where no column is nested: 2024 became 1970."""
-
-    def property_():
-        return orders.lake.catalog.load_table(ICEBERG).properties.get("read.parquet.vectorization.enabled")
-
-    orders.append(pa.table({"id": [1], "v": pa.array([1], pa.timestamp("us"))}))
+    orders.append(pa.table({"id": [1], "v": pa.array([1], pa.timestamp(unit))}))
     orders.compact()
     orders.publish()
-    assert property_() is None
-    orders.append(pa.table({"id": [2], "w": pa.array([1], pa.timestamp(unit, "UTC"))}))
-    orders.compact()
-    assert property_() == said
+    found = orders.lake.catalog.load_table(ICEBERG).properties
+    assert found.get("read.parquet.vectorization.enabled") == said
     assert orders.catalog.publish(T).snapshot is None
     assert orders.shown() == orders.compacted()
+
+
+def times_in(orders):
+    """The types of `at` in the compacted files."""
+    return {pq.read_schema(file.removeprefix("file://")).field("at").type for file in orders.catalog.compacted_files(T)}
+
+
+def test_times_of_a_published_table_get_microseconds(orders):
+    """A filter of Spark on Iceberg compares a file's milliseconds with microseconds, and loses all rows."""
+    zone, micros = pa.timestamp("ms", "UTC"), pa.timestamp("us", "UTC")
+    values = {"s": pa.struct([("at", pa.timestamp("s"))]), "l": pa.list_(zone), "at": zone}
+
+    def row(id_):
+        return pa.table({"id": [id_], "s": [{"at": id_}], "l": [[id_]], "at": [id_]}).cast(
+            pa.schema([("id", pa.int64()), *values.items()])
+        )
+
+    orders.append(row(1))
+    orders.compact()
+    first = orders.publish()
+    assert first.coarse_files == 1 and "1 file with times in seconds or milliseconds" in str(first)
+    assert times_in(orders) == {zone}
+    assert orders.compact().sessions[0].nothing_to_do  # what is idle costs nothing, until a purge
+    assert orders.compact(purge=True).publication.coarse_files == 0
+    assert times_in(orders) == {micros}
+    assert orders.compact(purge=True).sessions[0].nothing_to_do
+    orders.append(row(2))
+    assert orders.compact().publication.error is None
+    assert times_in(orders) == {micros}
+    assert orders.shown() == orders.compacted() and len(orders.shown()) == 2
+    (found,) = deltacompact.check(orders.catalog, T)
+    assert found.problems == ()
+    assert orders.catalog.read(T).schema.field("s").type == pa.struct([("at", pa.timestamp("us"))])
+
+
+def test_deltas_are_enough_for_microseconds_in_all_files(orders):
+    orders.append(pa.table({"id": [1], "at": pa.array([1], pa.timestamp("s"))}))
+    orders.compact()
+    orders.publish()
+    orders.append(pa.table({"id": [2], "at": pa.array([2], pa.timestamp("ms"))}))
+    orders.compact()
+    assert times_in(orders) == {pa.timestamp("us")}
+    assert orders.shown() == orders.compacted() and len(orders.shown()) == 2
+
+
+def test_a_time_that_microseconds_do_not_hold_stays(orders):
+    orders.append(pa.table({"id": [1], "at": pa.array([2**60], pa.timestamp("ms"))}))
+    orders.compact()
+    assert times_in(orders) == {pa.timestamp("ms")}
 
 
 KEYS = [

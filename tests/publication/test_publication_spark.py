@@ -68,6 +68,12 @@ def _times(published, lake, spark_lake):
     published.catalog.publish(T, f"iceberg://{lake.name}/ns.times")
     (row,) = spark_lake.spark.table(f"{lake.name}.ns.times").collect()
     assert row.s == row.ms == datetime.datetime(2024, 1, 1, 5)
+    assert published.compact(purge=True).publication.error is None
+    for unit in times:
+        (found,) = spark_lake.sql(
+            f"select count(*) as rows from {{ns.times}} where {unit} > timestamp_ntz'2023-12-31 00:00:00'"
+        ).collect()
+        assert found.rows == 1
 
 
 def _alike(row):
