@@ -14,14 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from deltacompact.base import compute as pc
 from deltacompact.base.data_file import FarValues
 from deltacompact.base.model import INT64_MAX
 from deltacompact.tabular.conversion import is_list
+
+if TYPE_CHECKING:  # who plans needs the types alone
+    import pyarrow.parquet as pq
 
 _NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _INT64_MIN = -INT64_MAX - 1
