@@ -57,6 +57,11 @@ class SessionState(enum.StrEnum):
     def ended(self) -> bool:
         return self not in (SessionState.PLANNED, SessionState.RUNNING)
 
+    @property
+    def compacted(self) -> bool:
+        """Whether it has left nothing to compact: it has succeeded, or had nothing to do."""
+        return self in (SessionState.SUCCEEDED, SessionState.NOTHING_TO_DO)
+
 
 @dataclass(frozen=True, slots=True)
 class Lease:
@@ -308,7 +313,7 @@ class JobRun:
     cpus_needed         the number of CPUs that would keep the desired SLA; None: no number would
     launchers           the launchers that its sessions are planned for
     failures            errors of the dispatchers that worked on it, which were not its sessions' and did not pass
-    failed_session_ids  of its sessions, those that have failed
+    failed_session_ids  of its sessions, those that have failed, or whose records were gone or damaged
     unshown             the published table does not show what its sessions have compacted; `error` says why, until then
                         `trouble`
     trouble             the passing trouble that it waits for

@@ -16,7 +16,7 @@ The objects of a job run go in this order, so that an interruption does no harm:
                           finds the rest
 
 So does what triggers have left of a table that no watcher has looked at for as long, and for three days at least; a
-mark in open/ whose record never came; and what a killed process was writing into a folder.
+mark in open/ whose record did not come within an hour; and what a killed process was writing into a folder.
 
 An age is the store's time of an object that was put just now, minus its time of the record's last change.
 """
@@ -37,7 +37,7 @@ from sessions.base.model import JobRun
 from sessions.base.settings import READ_AT_ONCE
 from sessions.events.outbox import Outbox
 from sessions.records.kept_logs import kept_logs
-from sessions.records.state_store import OpenMark, StateStore, StoredRecord
+from sessions.records.state_store import BORN_WITHIN_S, OpenMark, StateStore, StoredRecord
 from sessions.records.trigger_ends import remember_end
 from sessions.records.unwatched import unwatched
 
@@ -82,7 +82,7 @@ def expire(state: StateStore, older_than_s: float, dry_run: bool = False) -> Exp
             state.store.delete(paths[-1:])
         done.unwatched += 1
         done.objects += len(paths)
-    for mark in _unborn(state, ended_before_s):
+    for mark in _unborn(state, min(ended_before_s, now_s - BORN_WITHIN_S)):
         if not dry_run:
             state.close_unborn(mark)
         done.objects += 1

@@ -255,15 +255,19 @@ class JobRunWork:
             asking(lambda: self._held.change(failures=failures))
 
     def _fail(self, text: str) -> None:
-        """End the job run and those of its sessions that can be read: nobody follows them any more."""
+        """End the job run and those of its sessions that can be read: nobody follows them any more. Sessions of an
+        earlier life are left alone: they may be of another document."""
         run, state = self._held.run, self._held.state
-        names = frozenset(run.session_ids)
+        retries: Retries | None = None
+        try:
+            retries = self._retries(of_accepted(run.document))
+        except Exception as error:  # the document may be what has failed: the job run ends all the same
+            _LOG.warning("sessions of job run %s cannot be ended: %s", run.id, one_line(error))
 
         def ended(session: JobRunSession) -> JobRunSession:
+            if retries is None or session.state.ended or session.life != run.life:
+                return session
             try:
-                if session.state.ended:
-                    return session
-                retries = self._retries(of_accepted(run.document))  # here: the document may be what has failed
                 return retries.give_up(session, f"its job run has failed: {text}")
             except LeaseLostError:
                 raise
@@ -271,10 +275,10 @@ class JobRunWork:
                 _LOG.warning("session %s could not be ended: %s", session.id, one_line(error))
                 return session
 
-        found = asking(lambda: list(state.sessions(run.id)))
-        sessions = [session for session in found if not names or session.id in names]
-        self._groups = [HeldGroup("", {session.id: session for session in each(sessions, ended)})]
-        self._end(text)
+        sessions = each(asking(lambda: list(state.sessions(run.id))), ended)
+        compacted = {session.id for session in sessions if session.state.compacted}
+        failed = tuple(name for name in run.session_ids if name not in compacted)  # those that cannot be read, too
+        self._end_as(JobRunState.FAILED, text, failed)
 
     def _failure(self) -> str | None:
         """Why the job run has failed. None: no session has failed, or the job run was cancelled."""
@@ -287,9 +291,11 @@ class JobRunWork:
         return said[:_ERROR_CHARACTERS_MAX]
 
     def _end(self, error: str | None, unshown: bool = False) -> None:
-        state = self._end_state(error)
-        ended = {"finished_s": self._means.clock(), "error": error, "trouble": None, "cancelling": False}
         failed = tuple(session.id for session in self._failed())
+        self._end_as(self._end_state(error), error, failed, unshown)
+
+    def _end_as(self, state: JobRunState, error: str | None, failed: tuple[str, ...], unshown: bool = False) -> None:
+        ended = {"finished_s": self._means.clock(), "error": error, "trouble": None, "cancelling": False}
         asking(lambda: self._held.end(state, **ended, failed_session_ids=failed, unshown=unshown))
         _LOG.info("job run %s %s%s", self._held.run.id, state, f": {error}" if error else "")
 

@@ -24,13 +24,12 @@ from sessions.base.troubles import left_s, trouble_text
 from sessions.dispatch.means import Means
 from sessions.planning.turns import Line, Turn, missing_launchers
 from sessions.records.leases import HeldJobRun, Stillness, claim, free_in_s, is_free
-from sessions.records.state_store import OpenMark, StateStore
+from sessions.records.state_store import BORN_WITHIN_S, OpenMark, StateStore
 
 _LOG = logging.getLogger("sessions")
 _LOOK_AGAIN_S = 30.0
 """A job run that waits for another one, or that cannot be read, is left alone for this time."""
 _SOON_S = 1.0
-_BORN_WITHIN_S = 3600.0
 _MISSING_FOR_S = 30.0
 _LOOK_FOR_CANCELLING_S = 30.0
 _SEEN_BY_ALL_S = 5.0
@@ -140,7 +139,7 @@ class OpenJobRuns:
         """Remove a mark that was left behind. The mark of a new life is put a moment before its record: it stays."""
         if mark.life <= run.life:
             self._state.close(run)
-        elif now_s - mark.accepted_s > _BORN_WITHIN_S:
+        elif now_s - mark.accepted_s > BORN_WITHIN_S:
             self._state.close_unborn(mark)
         else:
             self.leave(run.id, _SOON_S)

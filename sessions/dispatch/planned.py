@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from deltacompact.base.errors import StoreError
 from sessions.base.ids import session_id
-from sessions.base.model import Estimate, JobRun, JobRunSession, JobRunState, SessionPlan, SessionState
+from sessions.base.model import Estimate, JobRun, JobRunSession, JobRunState, SessionPlan
 from sessions.dispatch.asking import each
 from sessions.dispatch.forecast import JobRunForecast
 from sessions.dispatch.means import Means
@@ -88,6 +88,6 @@ def _again(stored: JobRunSession, planned: JobRunSession, was_ours: bool) -> Job
     again = replace(planned, epoch=stored.epoch, attempts=stored.attempts)
     if not was_ours:  # what an attempt for another document published is no outcome for this one
         return again
-    if stored.life != planned.life and stored.state in (SessionState.SUCCEEDED, SessionState.NOTHING_TO_DO):
+    if stored.life != planned.life and stored.state.compacted:
         return stored
     return replace(again, attempt=stored.attempt, engine_session_id=stored.engine_session_id)

@@ -24,12 +24,11 @@ from dataclasses import dataclass
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
 from deltacompact.base.wording import one_line
 from deltacompact.catalog.delta_streams import open_catalog
-from sessions.base.model import JobRunSession, SessionState
+from sessions.base.model import JobRunSession
 from sessions.base.troubles import Cause, cause_of
 from sessions.documents.instruction import Instruction
 
 _LOG = logging.getLogger("sessions")
-_COMPACTED = (SessionState.SUCCEEDED, SessionState.NOTHING_TO_DO)
 _SHOWN_WITHIN_S = 900.0
 """So long a published table that does not answer holds up the next job runs of the same stream."""
 _SHOWN_AT_ONCE = 4
@@ -88,7 +87,7 @@ class Showing(threading.Thread):
         self.error: NotShown | None = None
         self.target: str | None = None
         self._asked = asked
-        self._partitions = [session.partition for session in sessions if session.state in _COMPACTED]
+        self._partitions = [session.partition for session in sessions if session.state.compacted]
         self._places = places
         self._began_s: float | None = time.monotonic()
         self._left = threading.Event()

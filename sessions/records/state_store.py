@@ -61,6 +61,8 @@ _ENDED = re.compile(rf"ended/[0-9]{{10}}\.(?P<id>{JOB_RUN_ID})")
 _OPEN = re.compile(rf"open/(?P<id>{JOB_RUN_ID})(~(?P<life>[1-9][0-9]{{0,5}}))?")
 _FOREIGN = InputError("it is no mark of a job run")
 _FORGOTTEN_S = 24 * 3600
+BORN_WITHIN_S = 3600.0
+"""The record of a life follows its mark in open/ within this time, or whoever accepted it has died."""
 
 
 @dataclass(frozen=True, slots=True)

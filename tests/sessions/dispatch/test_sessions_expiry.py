@@ -216,6 +216,20 @@ def test_a_job_run_that_is_accepted_while_its_old_mark_expires_keeps_a_mark(memo
     assert [mark.job_run_id for mark in StateStore(memory).open_job_runs()] == ["x"]
 
 
+@pytest.mark.parametrize("older_than_s", [0.0, 1.0])
+def test_no_expiry_takes_the_mark_of_a_job_run_that_is_being_accepted(memory, clock, older_than_s):
+    """Without its mark no dispatcher ever finds it."""
+
+    def accepts(kind, path, act):
+        if kind == "put_if_absent" and "job-runs/x/run" in path:
+            clock.now_s += 2.0
+            assert expire(StateStore(memory), older_than_s).objects == 0
+        return act()
+
+    assert StateStore(InterceptedStore(memory, accepts)).accept(job_run("x", state=JobRunState.ACCEPTED))
+    assert [mark.job_run_id for mark in StateStore(memory).open_job_runs()] == ["x"]
+
+
 def _dies_at_the_record(kind, path, act):
     if kind == "put_if_absent" and "/run" in path.removeprefix("job-runs"):
         raise Crash

@@ -730,7 +730,63 @@ def test_no_session_of_a_job_run_that_failed_by_a_damaged_record_seems_to_run(wo
         [two.id, three.id], SessionState.FAILED
     )
     assert left[three.id].error.startswith("its job run has failed: "), left[three.id].error
-    assert set(world.run.failed_session_ids) == {two.id, three.id}
+    ended = Ended.of(world.run)
+    assert all(ended.has_failed(session.id) for session in (one, two, three)), "no watcher takes it for a success"
+
+
+@pytest.mark.parametrize("partitions", [3, 12])
+def test_a_job_run_that_fails_parses_its_document_once_for_all_sessions(world, monkeypatch, partitions):
+    """A document of 10,000 partitions takes 84 ms to parse, and was parsed for each session."""
+    days(world, *map(str, range(partitions)))
+    world.submit(source_table_id="days")
+    world.launcher.fails = GroupStatus(GroupState.ENDED, 1, "VcpuLimitExceeded", Cause.LAUNCH)
+    world.work()
+    parsed = Mock(side_effect=of_accepted)
+    monkeypatch.setattr(job_run_work, "of_accepted", parsed)
+    monkeypatch.setattr(JobRunWork, "_work", Mock(side_effect=CorruptionError("a record is damaged")))
+    world.work()
+    assert {session.state for session in world.state.sessions("run-1")} == {SessionState.FAILED}
+    assert parsed.call_count == 1 and len(world.run.failed_session_ids) == partitions
+
+
+def test_a_job_run_whose_document_is_what_has_failed_ends(world, monkeypatch):
+    days(world, "1", "2")
+    world.submit(source_table_id="days")
+    world.launcher.fails = GroupStatus(GroupState.ENDED, 1, "VcpuLimitExceeded", Cause.LAUNCH)
+    world.work()
+    monkeypatch.setattr(job_run_work, "of_accepted", Mock(side_effect=ValueError("?")))
+    for _ in range(SETTINGS.tries):
+        world.work()
+    assert (world.run.state, world.run.error) == (JobRunState.FAILED, "failed 3 times: ValueError: ?")
+    assert len(world.run.failed_session_ids) == 2 and world.state.open_job_runs() == []
+
+
+@pytest.mark.parametrize("again", ["retried", "submitted"])
+def test_a_job_run_that_fails_in_its_next_life_leaves_sessions_of_the_earlier_one_alone(world, monkeypatch, again):
+    """It ended as cancelled, as its earlier life had; or sessions of one document were given up for another one."""
+    days(world, "1", "2", "3")
+    world.submit(source_table_id="days")
+    world.launcher.fails = GroupStatus(GroupState.ENDED, 1, "VcpuLimitExceeded", Cause.LAUNCH)
+    world.work()
+    cancel(world.state, "run-1")
+    world.work()
+    assert world.run.state is JobRunState.CANCELLED
+    stored = world.state.session("run-1", next(world.state.sessions("run-1")).id)
+    assert world.state.change_session(stored, replace(stored.value, state=SessionState.RUNNING))  # one was left so
+    before = list(world.state.sessions("run-1"))
+    assert {session.state for session in before} == {SessionState.CANCELLED, SessionState.RUNNING}
+    if again == "retried":
+        retry(world.state, "run-1")
+    else:
+        world.clock.now_s += 10
+        world.submit(source_table_id="t")
+    assert (world.run.state, world.run.life) == (JobRunState.ACCEPTED, 1)
+    monkeypatch.setattr(JobRunWork, "_plans", Mock(side_effect=ValueError("?")))
+    for _ in range(SETTINGS.tries):
+        world.work()
+    assert (world.run.state, world.run.error) == (JobRunState.FAILED, "failed 3 times: ValueError: ?")
+    assert list(world.state.sessions("run-1")) == before
+    assert set(world.run.failed_session_ids) == ({session.id for session in before} if again == "retried" else set())
 
 
 def test_a_job_run_that_always_meets_an_unknown_error_fails_with_it(world, monkeypatch):
