@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import Partition, PartitionLike, Readers
@@ -70,10 +71,15 @@ def publish(catalog: Streams, table_id: str, partition: PartitionLike = None) ->
 def check_compacted(catalog: Streams, table_id: str, partitions: Sequence[Partition]) -> None:
     """Raise InputError if none of these partitions was compacted yet: who asked for their lists expects some rows.
 
-    Opens them until one was.
+    Opens them until one was. A later version without rows counts: its lists get empty.
     """
-    states = ahead_of_use(partitions, lambda partition: catalog.state(table_id, partition), catalog.at_once)
-    if partitions and not any(state.compacted for state in states):
+
+    def was_compacted(partition: Partition) -> bool:
+        state = catalog.state(table_id, partition)
+        return state.compacted is not None or (state.number > 0 and not state.is_restated)
+
+    first, others = partitions[:1], partitions[1:]
+    if partitions and not any(chain(map(was_compacted, first), ahead_of_use(others, was_compacted, catalog.at_once))):
         where = f", partition {partitions[0]}" if len(partitions) == 1 else ""
         raise InputError(f"table {table_id!r}{where}: nothing was compacted yet")
 

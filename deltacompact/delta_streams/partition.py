@@ -21,7 +21,7 @@ from deltacompact.delta_streams.log.entries import Compacted, Fence
 from deltacompact.delta_streams.log.log import StreamLog, genesis_state
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.paths import GENESIS, StreamPaths, TablePaths
-from deltacompact.delta_streams.snapshots import NO_OTHER_WORK, OtherWork, choose, may_be_laid_out
+from deltacompact.delta_streams.snapshots import NO_OTHER_WORK, OtherWork, choose, coarse_files, may_be_laid_out
 from deltacompact.delta_streams.streams import Streams
 from deltacompact.storage.certain_put import telling_interrupts
 from deltacompact.storage.cold_classes import cold_among
@@ -77,8 +77,11 @@ class DeltaStreamPartition:
         return snapshot
 
     def _cold(self, source: StreamState, destination: StreamState) -> frozenset[str]:
-        """The compacted files that a layout could choose, but would have to pay for, or cannot read."""
-        return cold_among(self._catalog.store, may_be_laid_out(source, destination, self._other.cluster_by))
+        """The compacted files that a layout or coarse times could choose, but would have to pay for, or cannot read."""
+        chosen = may_be_laid_out(source, destination, self._other.cluster_by)
+        if self._other.micros and destination.compacted:
+            chosen = [*chosen, *coarse_files(destination.compacted)]
+        return cold_among(self._catalog.store, chosen)
 
     def advised(self, error: DeltaCompactError, snapshot: PartitionSnapshot) -> DeltaCompactError:
         """The error with advice: which delta brought the file that it names, and how to take that delta out."""

@@ -69,12 +69,12 @@ def choose(
     return replace(snapshot, cold=cold)
 
 
-def coarse_files(compacted: CompactedDelta) -> int:
-    """How many files have times that could be in microseconds, and are in seconds or milliseconds."""
+def coarse_files(compacted: CompactedDelta) -> list[str]:
+    """The paths of files with times that could be in microseconds, and are in seconds or milliseconds."""
     far = compacted.far
     schemas = {id(file.schema): file.schema for file in compacted.files}
     coarse = {key for key, schema in schemas.items() if far is not None and in_micros(schema, far) != schema}
-    return sum(id(file.schema) in coarse for file in compacted.files)
+    return [file.path for file in compacted.files if id(file.schema) in coarse]
 
 
 def may_be_laid_out(source: StreamState, destination: StreamState, cluster_by: str) -> list[str]:
@@ -163,7 +163,7 @@ def _since(
         return None
     if other.purge and (marked := sum(file.deletions is not None for file in base.files)):
         return _FoldInput(base, True, (), f"purge: {counted(marked, 'file')} with dead rows")
-    if other.purge and other.micros and (coarse := coarse_files(base)):
+    if other.purge and other.micros and (coarse := len(set(coarse_files(base)) - cold)):
         return _FoldInput(base, True, (), f"purge: {counted(coarse, 'file')} with times coarser than microseconds")
     if other.cluster_by and columns_of(other.cluster_by, base.schema):
         bound = LayoutBound(other.amplification_max, base.account, base.next_file_number)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from deltacompact.base.data_file import FarValues
 from deltacompact.base.errors import ConflictError, InputError, NotFoundError, SchemaError
 from deltacompact.base.model import ContentType, OperationType, Partition, PartitionLike, Readers
 from deltacompact.base.partitions import done_for_each
@@ -40,6 +41,7 @@ from deltacompact.publication.columns import (
 from deltacompact.publication.port import FilesToShow, PublicationTarget, PublishedTable, ShownFile, Source
 from deltacompact.publication.targets import target_of
 from deltacompact.tabular import partition_texts, schemas
+from deltacompact.tabular.coarse_times import beyond_micros
 from deltacompact.tabular.published_types import ICEBERG_TYPES
 
 if TYPE_CHECKING:
@@ -129,10 +131,6 @@ class _ShownStream:
     state: StreamState
     columns: pa.Schema
 
-    @property
-    def version(self) -> int:
-        return int(self.state.version.partition("-")[0])
-
 
 def _is_read_by_others(where: str) -> bool:
     """Whether other engines find files below this URI. On S3 they refuse empty names, or follow `.` and `..`."""
@@ -221,7 +219,7 @@ class _Publishing:
         if self._target.types is not ICEBERG_TYPES:
             return result
         shown = [stream.state.compacted for stream in streams if stream.state.compacted]
-        return replace(result, coarse_files=sum(map(coarse_files, shown)))
+        return replace(result, coarse_files=sum(len(coarse_files(version)) for version in shown))
 
     def _committed(
         self, table: PublishedTable, partitions: Sequence[Partition], columns: pa.Schema, declare: bool
@@ -280,6 +278,7 @@ class _Publishing:
             types.check(columns, where)
         except SchemaError as error:
             raise SchemaError(f"{error}: {self._remedy(columns)}") from None
+        self._check_times(columns, state.compacted.far, f"{where}: ")
         if state.compacted.files:
             self._check_values(partition, columns)
         return _ShownStream(partition, state, types.columns(columns, where))
@@ -303,6 +302,8 @@ class _Publishing:
             with contextlib.suppress(SchemaError):  # of a delta that no compaction can fold: that will name it
                 columns = schemas.union(files, columns)
             self._target.types.check(columns, self._where_is(stream.partition))
+            for file in files:
+                self._check_times(file.schema, file.far, f"{file.path}: ")
             if files:
                 self._check_values(stream.partition, columns)
 
@@ -310,6 +311,11 @@ class _Publishing:
         """The partitions with values that do not fit the table's columns of their names, and why."""
         filled = [stream.partition for stream in streams if stream.state.compacted and stream.state.compacted.files]
         return done_for_each(filled, lambda partition: self._check_values(partition, columns))[1]
+
+    def _check_times(self, columns: pa.Schema, far: FarValues | None, where: str) -> None:
+        """Raise SchemaError for times that the target does not hold."""
+        if self._target.types is ICEBERG_TYPES and (beyond := beyond_micros(columns, far or ())):
+            raise SchemaError(f"{where}{beyond}, which Iceberg does not hold: restate the partition without it")
 
     def _check_values(self, partition: Partition, columns: pa.Schema) -> None:
         """Raise SchemaError for values of a partition that the target cannot have, or in these columns."""
@@ -345,7 +351,7 @@ class _Publishing:
             values = partition_values(stream.partition, columns) if files else ()
             shown = [ShownFile(self._where + file.path, file, values) for file in files]
             wanted[folder] = {file.location: file for file in shown}
-            versions[folder] = stream.version
+            versions[folder] = stream.state.number
 
         @functools.cache
         def known() -> frozenset[str]:

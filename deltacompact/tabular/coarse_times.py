@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from deltacompact.base.data_file import FarValues
 from deltacompact.tabular.conversion import is_list
-from deltacompact.tabular.far_values import leaves, misfit
+from deltacompact.tabular.far_values import far_value_text, fits, leaves, misfit
 
 COARSE = ("s", "ms")
 
@@ -28,6 +28,9 @@ def in_micros(columns: pa.Schema, far: FarValues) -> pa.Schema:
 def _in_micros(path: str, type_: pa.DataType, far: FarValues) -> pa.DataType:
     """`path`: of the type's leaves, as far_values.py names them."""
     t = pa.types
+    if t.is_dictionary(type_):
+        value = _in_micros(path, type_.value_type, far)
+        return type_ if value == type_.value_type else value
     if t.is_timestamp(type_):
         finer = pa.timestamp("us", type_.tz)
         return finer if type_.unit in COARSE and misfit((path, finer), far) is None else type_
@@ -43,6 +46,15 @@ def _in_micros(path: str, type_: pa.DataType, far: FarValues) -> pa.DataType:
         value = _in_micros(f"{path}[]", type_.value_type, far)
         return type_ if value == type_.value_type else pa.list_(value)
     return type_
+
+
+def beyond_micros(columns: pa.Schema, far: FarValues) -> str | None:
+    """The first column with a time that microseconds do not hold, in words; None: there is none."""
+    for path, type_ in leaves(columns):
+        if pa.types.is_timestamp(type_) and (found := misfit((path, pa.timestamp("us")), far)) is not None:
+            value = next(value for value in found[::-1] if not fits(pa.timestamp("us"), value, value))
+            return f"column {path!r} has {far_value_text(type_, value)}"
+    return None
 
 
 def are_coarser(columns: pa.Schema, others: pa.Schema) -> bool:

@@ -100,7 +100,10 @@ def _touched(store: ObjectStore, plan: CompactionPlan, footers: int) -> Touched:
     of_base, of_deltas = found[: len(some_base)], found[len(some_base) :]
     base_rows = sum(file.rows for file in base)
     share = sum(file.rows for file in some_base) / base_rows if base_rows else 1.0
-    merged = [place for place, file in enumerate(some_base) if plan.is_small(file.rows, file.bytes)]
+    outdated = {source.file.path for source in plan.sources if source.in_base and plan.is_outdated(source)}
+    merged = [
+        place for place, file in enumerate(some_base) if plan.is_small(file.rows, file.bytes) or file.path in outdated
+    ]
     return touched(of_base, [group for file in of_deltas for group in file], plan.input.delta_rows, share, merged)
 
 

@@ -324,6 +324,20 @@ def test_a_restated_partition_keeps_its_lists_until_it_is_compacted() -> None:
     assert store.get("t/published/files/day=mon/latest.txt") != before
 
 
+def test_a_table_that_became_empty_has_empty_lists() -> None:
+    store = MemoryStore()
+    made = DeltaStreamCatalog(store)
+    made.create_table("t", primary_keys=["k"])
+    made.append("t", rows(1))
+    compact("t", delta_catalog_client=made, settings=LOCAL)
+    publish(made, "t")
+    made.restate("t", rows(9))
+    (delta,) = made.state("t", Partition()).deltas
+    retract(made, "t", delta.position)
+    assert [lists.rows for lists in publish(made, "t")] == [0]
+    assert store.get("t/published/symlink/manifest") == b""
+
+
 def test_a_publisher_that_was_slow_does_not_put_an_older_version_back() -> None:
     """It stands still before its second list, while another one compacts and publishes."""
     store, others = MemoryStore(), []

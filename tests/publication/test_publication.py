@@ -335,10 +335,38 @@ def test_deltas_are_enough_for_microseconds_in_all_files(orders):
     assert orders.shown() == orders.compacted() and len(orders.shown()) == 2
 
 
-def test_a_time_that_microseconds_do_not_hold_stays(orders):
-    orders.append(pa.table({"id": [1], "at": pa.array([2**60], pa.timestamp("ms"))}))
+def test_times_that_microseconds_do_not_hold_are_refused(orders):
+    """Partitions with and without them could not be read together."""
+    far = pa.table({"id": [1], "at": pa.array([2**60], pa.timestamp("ms"))})
+    near = pa.table({"id": [1], "at": pa.array([1], pa.timestamp("ms"))})
+    orders.append(far)
+    with pytest.raises(SchemaError, match="column 'at' has a time beyond the year 9999, which Iceberg does not hold"):
+        orders.publish()
     orders.compact()
-    assert times_in(orders) == {pa.timestamp("ms")}
+    with pytest.raises(SchemaError, match=r"\(all\): column 'at' has a time beyond .*: restate the partition"):
+        orders.publish()
+    orders.catalog.restate(T, near)
+    orders.compact()
+    orders.publish()
+    deep = pa.table({"id": [1], "s": pa.StructArray.from_arrays([far["at"].chunk(0)], ["at"])})
+    for table in (far, deep):
+        with pytest.raises(SchemaError, match=r"beyond .*, which Iceberg does not hold, and iceberg://.* shows this"):
+            orders.append(table)
+    orders.append(near)
+    orders.compact()
+    assert len(orders.catalog.read(T)) == 1
+
+
+def test_times_in_a_dictionary_get_microseconds_too(orders):
+    orders.append([{"id": 1}])
+    orders.compact()
+    orders.publish()
+    orders.append(pa.table({"id": [2], "at": pa.array([2], pa.timestamp("ms")).dictionary_encode()}))
+    orders.compact()
+    assert pa.timestamp("us") in {
+        pq.read_schema(f.removeprefix("file://")).field("at").type for f in orders.catalog.compacted_files(T)[-1:]
+    }
+    assert orders.shown() == orders.compacted()
 
 
 KEYS = [

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from deltacompact.base.expected import Expected
-from deltacompact.base.model import Partition
+from deltacompact.base.model import ICEBERG, Partition
 from deltacompact.base.partitions import side_by_side
 from deltacompact.base.settings import Options, Settings
 from deltacompact.delta_streams.advising.examined_files import ExaminedFiles, RangedFile
@@ -85,7 +85,8 @@ class ForeseenCompactions:
         if isinstance(snapshot, NothingToDo):
             return None
         options = marking(replace(self.options, cluster_by=by, write_amplification_max=math.inf), table.readers)
-        terms = SessionTerms(table.keys, table.partition_keys, options, table.tombstone_retention)
+        micros = (table.publication or "").startswith(ICEBERG)
+        terms = SessionTerms(table.keys, table.partition_keys, options, table.tombstone_retention, micros)
         return plan_session(stream.ports, snapshot, terms, self._there.capacity)
 
     def _written(self, plan: CompactionPlan) -> list[SourceFile]:

@@ -75,10 +75,14 @@ class StreamState(UsersWords):
         return tuple(delta for delta in self.committed if delta.position not in self.retracted)
 
     @property
+    def number(self) -> int:
+        """Of the version: 0 for the first."""
+        return int(self.version.partition("-")[0])
+
+    @property
     def is_restated(self) -> bool:
         """Whether its rows are not compacted, and those of the version before it may be shown."""
-        number = int(self.version.partition("-")[0])
-        return number > 0 and self.compacted is None and bool(self.deltas)
+        return self.number > 0 and self.compacted is None and bool(self.deltas)
 
     @property
     def committed(self) -> tuple[Delta, ...]:
