@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any, Literal
 
@@ -33,6 +33,10 @@ _CHANGE = re.compile(r"Column\(/(.+)\) changed from (\w+) to (\w+)")
 _NULL_LINE = re.compile(rb"\}[ \t]*[\r\n]\s*null")
 _KINDS = {str: "string", int: "number", float: "number", bool: "boolean", dict: "object", list: "array"}
 """What the parser calls values."""
+
+_DECODER = json.JSONDecoder()
+_SPACES = " \t\r\n"
+"""What may stand between values."""
 
 _WIDER = ((pa.int64(), pa.float64()), (pa.timestamp("s"), pa.string()))
 """What the parser infers of numbers, and of texts; what it infers where one of them is another."""
@@ -90,15 +94,29 @@ def broken_line(text: FileText, said: str) -> str | None:
     with text.opened() as opened:
         lines = bytes(opened.read()).splitlines()
     for number, line in enumerate(lines, 1):
+        values: list[Any] = []
         try:
-            value = json.loads(line) if line.strip() else None
-        except ValueError as error:
-            ends = "Extra data" in str(error)
-            return f"line {number:,} is no JSON object" if number > 1 or ends else None
-        if change is not None and _kind_at(value, change[1].split("/")) == change[3]:
+            values.extend(_values(line))
+        except ValueError:
+            return f"line {number:,} is no JSON object" if number > 1 or values else None
+        if change is not None and any(_kind_at(value, change[1].split("/")) == change[3] for value in values):
             was, is_ = map(with_article, change.groups()[1:])
-            return f"line {number:,}: {change[1]!r} is {is_}, in earlier lines {was}"
+            return f"line {number:,}: {change[1]!r} is {is_}, in earlier rows {was}"
     return None
+
+
+def _values(line: bytes) -> Iterator[Any]:
+    """What a line holds: one value, or several objects, which the parser takes, too. Raises ValueError at any other."""
+    text = line.decode("utf-8-sig", "surrogatepass").strip(_SPACES)
+    place = 0
+    while place < len(text):
+        value, end = _DECODER.raw_decode(text, place)
+        if place and not isinstance(value, dict):
+            raise ValueError(f"{value!r} follows an object")
+        yield value
+        place = end
+        while place < len(text) and text[place] in _SPACES:
+            place += 1
 
 
 def _kind_at(value: Any, path: Sequence[str]) -> str | None:

@@ -421,7 +421,7 @@ def test_a_new_field_of_a_struct_in_a_text_is_news(tmp_path, catalog):
         ),
         ('"b": "x"', r"column 'b' is int64 .*, and this text has other values .*from number to string"),
         ('"s": {"x": "y"}', r"column 's' is struct<x: int64> .*, and this text has other values"),
-        ('"new": 1}\n{"id": 3, "new": "x"', "line 2: 'new' is a string, in earlier lines a number"),
+        ('"new": 1}\n{"id": 3, "new": "x"', "line 2: 'new' is a string, in earlier rows a number"),
         ('"b": {"a": 5', "cannot be read"),
     ],
 )

@@ -80,7 +80,7 @@ def test_another_kind_of_value_in_a_later_block_is_refused(first, later):
     if type(first) is type(later):
         assert rows_in_blocks(rows, 30).to_pylist() == rows
     else:
-        with pytest.raises(InputError, match=r"line 6: 'v' is an? \w+, in earlier lines an? \w+"):
+        with pytest.raises(InputError, match=r"line 6: 'v' is an? \w+, in earlier rows an? \w+"):
             rows_in_blocks(rows, 30)
 
 
@@ -115,6 +115,26 @@ def test_a_line_with_more_than_an_object_is_named(catalog, tmp_path, line, numbe
     (path := tmp_path / "a.jsonl").write_text('{"id": 0}\n' * (number - 1) + f"{line}\n" + '{"id": 2}\n')
     with pytest.raises(InputError, match=rf"a\.jsonl: line {number} is no JSON object"):
         catalog.create_table("t").append_files(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"id": 3, "v": "x"}', "line 2: 'v' is a string, in earlier rows a number"),
+        ('{"id": 3, "v"', "line 2 is no JSON object"),
+        ('{"id": 3} 4', "line 2 is no JSON object"),
+        ('{"id": 3}{"v": "x"}', "line 2: 'v' is a string, in earlier rows a number"),
+    ],
+)
+@pytest.mark.parametrize("gap", ["", " \t"])
+def test_several_objects_of_a_line_are_not_blamed_for_another_line(catalog, tmp_path, line, said, gap):
+    two = f'{gap}{{"id": 1, "v": 1}}{gap}{{"id": 2, "v": 2}}{gap}\n'
+    (path := tmp_path / "a.jsonl").write_text(two)
+    catalog.create_table("t").append_files(path)
+    assert catalog.read("t").num_rows == 2
+    path.write_text(two + line)
+    with pytest.raises(InputError, match=rf"a\.jsonl: {said}"):
+        catalog.create_table("other").append_files(path)
 
 
 @pytest.mark.parametrize("text", ['{"v": [\n1,\nnull\n]}\n', '{"v": "}",\n"w":\nnull}\n'])

@@ -428,7 +428,7 @@ def test_taking_out_is_nothing_until_its_seal_and_loses_no_commit_that_comes_mea
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ('{"id": 7, "v": "x"}', r"line 20,001: 'v' is a string, in earlier lines a number"),
+        ('{"id": 7, "v": "x"}', r"line 20,001: 'v' is a string, in earlier rows a number"),
         ('{"id": 7, "v": 1', r"line 20,001 is no JSON object"),
     ],
 )
