@@ -22,7 +22,7 @@ def in_one_line(message: str) -> str | None:
     """The message in short, without colours. None: another message tells the same."""
     text = text_of(_COLOUR.sub("", message))
     if dead := _DEAD_WORKER.match(text):
-        return f"a Ray worker died (process {dead[2]} of {dead[1]}): its task runs again, at most task_retries times"
+        return f"a Ray worker died (process {dead[2]} of {dead[1]}): its task runs again if task_retries allows it"
     if repeated := _REPEATED.fullmatch(text):
         return f"Ray repeats a task: {repeated[1][:_TEXT_MAX]}" if repeated[1] else None
     return f"Ray: {text[:_TEXT_MAX]}"

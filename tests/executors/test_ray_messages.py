@@ -15,7 +15,7 @@ DEAD_WORKER = (
     "check the logs for the dead worker. Lease ID: 0100 Worker ID: 64f4 Node ID: 9b0a Worker IP address: 10.0.0.7 "
     "Worker port: 46687 Worker PID: 839 Worker exit type: SYSTEM_ERROR Worker exit detail: RPC error: Socket closed"
 )
-SAID = "a Ray worker died (process 839 of 10.0.0.7): its task runs again, at most task_retries times"
+SAID = "a Ray worker died (process 839 of 10.0.0.7): its task runs again if task_retries allows it"
 REPEATED = "Task _run failed. There are 3 retries remaining, so the task will be retried. Error: "
 
 
