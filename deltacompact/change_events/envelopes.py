@@ -278,28 +278,38 @@ class _MessageRows:
     def _with_sort_keys(self, rows: pa.Table, places: Indices) -> pa.Table:
         """The rows with those sort keys of the table that they lack, from the messages."""
         given: dict[str, pa.ChunkedArray] = {}
+        absent: list[str] = []
         for key in self._keys.sort:
             if key.name in rows.column_names or not len(places):
                 continue
             found = next(self._message_values(key.name), None)
             if found is None:
-                raise InputError(
-                    f"{self._origin.name}: sort key {key.name!r} is neither a field of the rows nor of the messages "
-                    f"({columns_shown(self._messages.column_names)})"
-                )
+                absent.append(key.name)
+                found = pa.chunked_array([pa.nulls(self._messages.num_rows)])
             given[key.name] = found.take(pa.array(places))
+        if absent and (len(absent) == len(given) or not self._only_read()):
+            raise InputError(
+                f"{self._origin.name}: sort key {absent[0]!r} is neither a field of the rows nor of the messages "
+                f"({columns_shown(self._messages.column_names)})"
+            )
         if given:
             self._check_given(given, places)
         for name, values in given.items():
             rows = rows.append_column(name, values)
         return rows
 
+    def _only_read(self) -> bool:
+        """Whether these are rows of a snapshot alone. In JSON they may lack a field that changes have."""
+        return bool(np.all(self._are_reads() | self.ignored()))
+
+    def _are_reads(self) -> Mask:
+        reads = pa.array(self._envelope.reads, pa.string())
+        return np.asarray(pc.is_in(self._operation(), value_set=reads))
+
     def _check_given(self, given: Mapping[str, pa.ChunkedArray], places: Indices) -> None:
         """Raise InputError for a message without a sort key. One of a snapshot needs one of them: null loses to all."""
         lacking = {name: np.asarray(values.is_null()) for name, values in given.items()}
-        operations = self._operation().take(pa.array(places))
-        reads = np.asarray(pc.is_in(operations, value_set=pa.array(self._envelope.reads, pa.string())))
-        needed = ~reads | np.logical_and.reduce(list(lacking.values()))
+        needed = ~self._are_reads()[places] | np.logical_and.reduce(list(lacking.values()))
         for name, nulls in lacking.items():
             if len(refused := np.flatnonzero(nulls & needed)):
                 row = self._origin.row(int(places[refused[0]]))

@@ -220,6 +220,28 @@ def test_a_row_of_a_snapshot_may_lack_a_part_of_its_position(tmp_path, format, r
             table.append_files(str(bad), format=format)
 
 
+@pytest.mark.parametrize("sort_keys", [["ts", "xid"], ["xid", "ts"]])
+def test_rows_of_a_snapshot_may_lack_the_field_of_a_part_of_their_position(tmp_path, sort_keys):
+    """Maxwell's bootstrap has no xid at all. A file with an update beside it was taken, one without was refused."""
+    read = [{"type": "bootstrap-insert", "ts": 5, "data": {"id": key, "v": 0}} for key in (1, 2)]
+    begun = {"type": "bootstrap-start", "ts": 5, "data": {}}
+    changed = {"type": "update", "ts": 5, "xid": 7, "data": {"id": 1, "v": 1}, "old": {"v": 0}}
+    table = open_catalog(tmp_path / "lake").create_table("t", primary_keys=["id"], sort_keys=sort_keys)
+    for number, batch in enumerate(([begun, *read], [changed], read)):
+        table.append_files(str(written(tmp_path / f"{number}.json", batch)), format="maxwell")
+    for is_compacted in (False, True):
+        if is_compacted:
+            table.compact()
+        rows = table.read(columns=["id", "v", "ts", "xid"]).sort_by("id").to_pylist()
+        assert [tuple(row.values()) for row in rows] == [(1, 1, 5, 7), (2, 0, 5, None)]
+    gone = {"type": "delete", "ts": 6, "data": {"id": 2, "v": 0}}
+    without = [{key: value for key, value in message.items() if key != "ts"} for message in read]
+    for batch in (without, [*read, changed | {"xid": None}], [*read, gone]):
+        lines = [{key: value for key, value in message.items() if value is not None} for message in batch]
+        with pytest.raises(InputError, match=r"sort key '(xid|ts)' is neither a field of the rows nor of the messages"):
+            table.append_files(str(written(tmp_path / "bad.json", lines)), format="maxwell")
+
+
 def test_a_delete_does_not_trust_the_old_rows_own_sort_key():
     catalog = DeltaStreamCatalog(MemoryStore())
     catalog.create_table("t", primary_keys=["id"], sort_keys=["updated"])
