@@ -36,6 +36,10 @@ class BucketMissingError(NotFoundError):
     """The bucket itself does not exist, so nobody can say whether an object in it would."""
 
 
+class UnknownColumnError(InputError):
+    """A table has no column of a name that the caller gave."""
+
+
 class SchemaError(InputError):
     """A file does not fit the table: names file and column."""
 

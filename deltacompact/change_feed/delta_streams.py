@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from deltacompact.base.data_file import DataFile
-from deltacompact.base.errors import CorruptionError, InputError, NotFoundError, SchemaError
+from deltacompact.base.errors import CorruptionError, InputError, NotFoundError, SchemaError, UnknownColumnError
 from deltacompact.base.events import logger
 from deltacompact.base.limits import ReadLimits
 from deltacompact.base.model import ContentType, Partition, Table
@@ -328,10 +328,13 @@ def columns_of(table: Table, ranges: Sequence[StreamRange], asked: ChangesReques
 
 
 def _declared(table: Table, asked: ChangesRequest) -> pa.Schema:
-    """The columns that a table declares; none if the key, or what is asked for, is another one: a row may bring it."""
+    """The columns that a table declares; none if the key, or what is asked for, is another one: a row may bring it.
+
+    Raises InputError for a filter that is malformed, or does not fit these columns.
+    """
     declared = table.columns or pa.schema([])
     own = table.keys.primary if table.keys else ()
-    with suppress(InputError):
+    with suppress(UnknownColumnError):
         asked.selected(table.table_id, declared, table.partition_keys)
         if {*(own if asked.key is None else asked.key)} <= {*declared.names, *table.partition_keys}:
             return declared

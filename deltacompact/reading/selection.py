@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from deltacompact.base import compute as pc
 from deltacompact.base import expect
-from deltacompact.base.errors import InputError
+from deltacompact.base.errors import InputError, UnknownColumnError
 from deltacompact.base.wording import columns_shown, text_of
 from deltacompact.tabular import partition_texts
 
@@ -94,7 +94,7 @@ def _chosen(table_id: str, schema: pa.Schema, columns: Sequence[str]) -> pa.Sche
         raise InputError("columns: name at least one column (leave them out for all)")
     for name in columns:
         if name not in schema.names:
-            raise InputError(f"table {table_id!r} has no column {name!r} ({columns_shown(schema.names)})")
+            raise UnknownColumnError(f"table {table_id!r} has no column {name!r} ({columns_shown(schema.names)})")
     return pa.schema([schema.field(name) for name in columns])
 
 

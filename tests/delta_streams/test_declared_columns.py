@@ -153,6 +153,30 @@ def test_a_table_without_rows_has_the_declared_columns(catalog, keys):
     assert sales.changes(bookmark="mirror", where="amount > 3").read_all()["id"].to_pylist() == [1]
 
 
+@pytest.mark.parametrize("bookmark", [{}, {"bookmark": "own", "from_": "1970-01-01"}])
+@pytest.mark.parametrize(
+    ("columns", "asked", "said"),
+    [
+        ("id long, v double", {"where": "v > 'x'"}, r"where .* is not an expression about this table"),
+        *(
+            (columns, asked, said)
+            for columns in ("id long, v double", None)
+            for asked, said in (
+                ({"where": "nope >> 1"}, "where 'nope >> 1'"),
+                ({"where": [("id", "is", 3)]}, "filter"),
+                ({"columns": []}, "name at least one column"),
+            )
+        ),
+    ],
+)
+def test_a_wrong_filter_of_a_table_without_rows_is_refused(catalog, bookmark, columns, asked, said):
+    """A mirror began with it, and failed at the first row. That row may bring an unknown column."""
+    table = catalog.create_table("t", primary_keys=["id"], columns=columns)
+    with pytest.raises(InputError, match=said):
+        table.changes(**bookmark, **asked)
+    assert table.changes(where="nope > 'x'", columns=["id", "nope"]).read_all().num_rows == 0
+
+
 @pytest.mark.parametrize(("keys", "columns"), [((), "v double"), (("p",), "p date, v double")])
 def test_a_feed_that_begins_with_a_delete_goes_on_although_the_key_is_not_declared(catalog, keys, columns):
     partition = {key: "2026-11-01" for key in keys} or None

@@ -20,7 +20,7 @@ from pyiceberg.expressions import literals as literals_
 from pyiceberg.expressions.visitors import BooleanExpressionVisitor, visit
 
 from deltacompact.base import compute as pc
-from deltacompact.base.errors import InputError
+from deltacompact.base.errors import InputError, UnknownColumnError
 from deltacompact.base.wording import columns_shown, text_of
 from deltacompact.iceberg.table.pyiceberg_door.where_text import Times, parsed
 from deltacompact.layout.quoting import QUOTED, unquoted
@@ -107,7 +107,7 @@ class _RowFilterVisitor(BooleanExpressionVisitor[pc.Expression]):
         said = str(getattr(predicate.term, "name", predicate.term))
         name = _column_name(said, self._names)
         if name not in self._columns.names:
-            raise InputError(
+            raise UnknownColumnError(
                 f"where {self._where!r}: there is no column {name!r} ({columns_shown(self._columns.names)})"
             )
         column, kind, of_column = pc.field(name), type(predicate).__name__, self._columns.field(name).type
