@@ -249,8 +249,8 @@ def test_rule_20_a_commit_without_an_answer_that_landed_counts_once(tmp_path, mo
     commit = IcebergTable.commit
     answers = itertools.chain([False], itertools.repeat(True))
 
-    def unanswered(self, snapshot, branch, *properties):
-        after = commit(self, snapshot, branch, *properties)
+    def unanswered(*given, **named):
+        after = commit(*given, **named)
         if next(answers):
             return after
         raise CommitUnansweredError("no answer")

@@ -44,8 +44,9 @@ class StreamState(UsersWords):
     """
 
     _inside = (
-        *("commits", "committed", "fenced_sessions", "fences", "has_named_tokens", "indices", "known", "manifests"),
-        *("opened", "retracted", "retracted_by", "retracted_here", "sealed", "tail", "tokens_inherited"),
+        *("commits", "committed", "fenced_sessions", "fences", "has_named_tokens", "indices", "is_restated", "known"),
+        *("manifests", "number", "opened", "retracted", "retracted_by", "retracted_here", "sealed", "tail"),
+        "tokens_inherited",
     )
 
     version: str

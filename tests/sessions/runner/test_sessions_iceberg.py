@@ -432,8 +432,8 @@ def test_a_signal_in_a_commit_deletes_no_file_of_it(place, monkeypatch):
     live = place.filled()
     commit = IcebergTable.commit
 
-    def killed_after(table, snapshot, branch, *properties):
-        commit(table, snapshot, branch, *properties)
+    def killed_after(*given, **named):
+        commit(*given, **named)
         raise group.Terminated
 
     monkeypatch.setattr(IcebergTable, "commit", killed_after)
