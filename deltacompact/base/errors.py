@@ -21,6 +21,11 @@ class DeltaCompactError(Exception):
 
     exit_status = 1
 
+    @property
+    def kind(self) -> str:
+        """The name of the error for users: that of its class, or of the one that they know."""
+        return type(self).__name__
+
 
 class InputError(DeltaCompactError):
     """The request is wrong. Nothing was changed."""
@@ -39,6 +44,8 @@ class BucketMissingError(NotFoundError):
 class UnknownColumnError(InputError):
     """A table has no column of a name that the caller gave."""
 
+    kind = InputError.__name__
+
 
 class SchemaError(InputError):
     """A file does not fit the table: names file and column."""
@@ -50,6 +57,8 @@ class PositionError(InputError):
 
 class TokenError(InputError):
     """A token stands for another batch: two batches have the same one."""
+
+    kind = InputError.__name__
 
 
 class ConflictError(DeltaCompactError):

@@ -100,7 +100,7 @@ def one_line(error: BaseException) -> str:
 def error_document(error: BaseException) -> dict[str, Any]:
     """An error for scripts."""
     return {
-        "kind": type(error).__name__,
+        "kind": error.kind if isinstance(error, DeltaCompactError) else type(error).__name__,
         "message": one_line(error),
         "exit_status": error.exit_status if isinstance(error, (DeltaCompactError, Interrupted)) else 1,
     }
