@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from deltacompact.base import expect
 from deltacompact.base.errors import DeltaCompactError, InputError, NotFoundError
-from deltacompact.base.model import ICEBERG, INT64_MAX, ContentType, OperationType, Partition, Table
+from deltacompact.base.model import INT64_MAX, ContentType, OperationType, Partition, Table
 from deltacompact.base.partitions import side_by_side
 from deltacompact.base.settings import DEFAULTS, Options
 from deltacompact.base.table_keys import SortKey, TableKeys
@@ -35,6 +35,7 @@ from deltacompact.planning.plan import Capacity, CompactionPlan
 from deltacompact.planning.terms import SessionTerms
 from deltacompact.session.planned import plan_session
 from deltacompact.table.ports import NothingToDo, PartitionSnapshot
+from deltacompact.tabular.coarse_times import needs_micros
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ def prepare(catalog: Streams, request: Request) -> CompactionJob:
     keys = _keys(source, request.primary_keys, request.sort_keys)
     if not in_place:
         check_destination(catalog, source, keys, destination)
-    micros = (into.publication or "").startswith(ICEBERG)
+    micros = needs_micros(into.publication)
     terms = SessionTerms(keys, source.partition_keys, options, source.tombstone_retention, micros)
     look = in_place and not request.as_read and not (micros and options.purge)  # no listing knows the files' times
     idle = idle_streams(catalog, source_table_id, chosen, options.purge, by) if look else {}

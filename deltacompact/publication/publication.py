@@ -41,8 +41,7 @@ from deltacompact.publication.columns import (
 from deltacompact.publication.port import FilesToShow, PublicationTarget, PublishedTable, ShownFile, Source
 from deltacompact.publication.targets import target_of
 from deltacompact.tabular import partition_texts, schemas
-from deltacompact.tabular.coarse_times import beyond_micros
-from deltacompact.tabular.published_types import ICEBERG_TYPES
+from deltacompact.tabular.coarse_times import beyond_micros, needs_micros
 
 if TYPE_CHECKING:
     from deltacompact.delta_streams.streams import Streams
@@ -216,7 +215,7 @@ class _Publishing:
             result = self._committed(table, partitions, columns, declare)
         if errors:
             raise errors[0][1]
-        if self._target.types is not ICEBERG_TYPES:
+        if not needs_micros(str(self._target)):
             return result
         shown = [stream.state.compacted for stream in streams if stream.state.compacted]
         return replace(result, coarse_files=sum(len(coarse_files(version)) for version in shown))
@@ -314,7 +313,7 @@ class _Publishing:
 
     def _check_times(self, columns: pa.Schema, far: FarValues | None, where: str) -> None:
         """Raise SchemaError for times that the target does not hold."""
-        if self._target.types is ICEBERG_TYPES and (beyond := beyond_micros(columns, far or ())):
+        if needs_micros(str(self._target)) and (beyond := beyond_micros(columns, far or ())):
             raise SchemaError(f"{where}{beyond}, which Iceberg does not hold: restate the partition without it")
 
     def _check_values(self, partition: Partition, columns: pa.Schema) -> None:

@@ -13,10 +13,18 @@ from __future__ import annotations
 import pyarrow as pa
 
 from deltacompact.base.data_file import FarValues
+from deltacompact.base.model import ICEBERG
 from deltacompact.tabular.conversion import is_list
-from deltacompact.tabular.far_values import far_value_text, fits, leaves, misfit
+from deltacompact.tabular.far_values import leaves, misfit, misfit_text
 
-COARSE = ("s", "ms")
+
+def needs_micros(publication: str | None) -> bool:
+    """Whether readers of the table to which another one is published, if it is, know microseconds alone."""
+    return publication is not None and publication.startswith(ICEBERG)
+
+
+def is_coarse(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(type_) and type_.unit in ("s", "ms"))
 
 
 def in_micros(columns: pa.Schema, far: FarValues) -> pa.Schema:
@@ -31,9 +39,9 @@ def _in_micros(path: str, type_: pa.DataType, far: FarValues) -> pa.DataType:
     if t.is_dictionary(type_):
         value = _in_micros(path, type_.value_type, far)
         return type_ if value == type_.value_type else value
-    if t.is_timestamp(type_):
+    if is_coarse(type_):
         finer = pa.timestamp("us", type_.tz)
-        return finer if type_.unit in COARSE and misfit((path, finer), far) is None else type_
+        return finer if misfit((path, finer), far) is None else type_
     if t.is_struct(type_):
         return pa.struct([field.with_type(_in_micros(f"{path}.{field.name}", field.type, far)) for field in type_])
     if t.is_map(type_):
@@ -51,9 +59,9 @@ def _in_micros(path: str, type_: pa.DataType, far: FarValues) -> pa.DataType:
 def beyond_micros(columns: pa.Schema, far: FarValues) -> str | None:
     """The first column with a time that microseconds do not hold, in words; None: there is none."""
     for path, type_ in leaves(columns):
-        if pa.types.is_timestamp(type_) and (found := misfit((path, pa.timestamp("us")), far)) is not None:
-            value = next(value for value in found[::-1] if not fits(pa.timestamp("us"), value, value))
-            return f"column {path!r} has {far_value_text(type_, value)}"
+        micros = pa.timestamp("us")
+        if pa.types.is_timestamp(type_) and (found := misfit((path, micros), far)) is not None:
+            return f"column {path!r} has {misfit_text(micros, found)}"
     return None
 
 
@@ -61,9 +69,6 @@ def are_coarser(columns: pa.Schema, others: pa.Schema) -> bool:
     """Whether a column, or a part of one, has seconds or milliseconds, and has microseconds in the other columns."""
     finer = dict(leaves(others))
     return any(
-        pa.types.is_timestamp(type_)
-        and type_.unit in COARSE
-        and pa.types.is_timestamp(wanted := finer.get(path, type_))
-        and wanted.unit == "us"
+        is_coarse(type_) and pa.types.is_timestamp(wanted := finer.get(path, type_)) and wanted.unit == "us"
         for path, type_ in leaves(columns)
     )

@@ -79,6 +79,11 @@ def misfit(leaf: Leaf, far: FarValues) -> tuple[int, int] | None:
     return next(((low, high) for name, low, high in far if name == path and not fits(type_, low, high)), None)
 
 
+def misfit_text(type_: pa.DataType, found: tuple[int, int]) -> str:
+    """The value of a range that the type does not hold, in words."""
+    return far_value_text(type_, next(value for value in found[::-1] if not fits(type_, value, value)))
+
+
 def far_value_text(type_: pa.DataType, value: int) -> str:
     """A far value in words."""
     if not pa.types.is_timestamp(type_):

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from deltacompact.base.expected import Expected
-from deltacompact.base.model import ICEBERG, Partition
+from deltacompact.base.model import Partition
 from deltacompact.base.partitions import side_by_side
 from deltacompact.base.settings import Options, Settings
 from deltacompact.delta_streams.advising.examined_files import ExaminedFiles, RangedFile
@@ -35,6 +35,7 @@ from deltacompact.planning.touched import Touched
 from deltacompact.planning.work import expected_s, together_s, work_of_plan
 from deltacompact.session.planned import plan_session
 from deltacompact.table.ports import NothingToDo
+from deltacompact.tabular.coarse_times import needs_micros
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class ForeseenCompactions:
         if isinstance(snapshot, NothingToDo):
             return None
         options = marking(replace(self.options, cluster_by=by, write_amplification_max=math.inf), table.readers)
-        micros = (table.publication or "").startswith(ICEBERG)
+        micros = needs_micros(table.publication)
         terms = SessionTerms(table.keys, table.partition_keys, options, table.tombstone_retention, micros)
         return plan_session(stream.ports, snapshot, terms, self._there.capacity)
 

@@ -65,8 +65,7 @@ NOTHING_FAR = FarOfStream()
 
 
 def _refused(file: DataFile, path: str, type_: pa.DataType, range_: tuple[int, int], own: bool) -> SchemaError:
-    value = next(value for value in (*range_[::-1],) if not far_values.fits(type_, value, value))
-    shown = far_values.far_value_text(type_, value)
+    shown = far_values.misfit_text(type_, range_)
     column = f"{file.path}: column {path!r}"
     if own:
         return SchemaError(f"{column} has the value {shown}, which does not fit {type_} in other files")

@@ -20,7 +20,7 @@ import pyarrow as pa
 from deltacompact.base.data_file import DataFile
 from deltacompact.base.deltas import Commit
 from deltacompact.base.errors import SchemaError
-from deltacompact.base.model import ICEBERG, OperationType, Partition, SchemaMode
+from deltacompact.base.model import OperationType, Partition, SchemaMode
 from deltacompact.delta_streams.appending.new_columns import added, adding_to, check_fixed, check_names
 from deltacompact.delta_streams.appending.other_partitions import OtherPartitions
 from deltacompact.delta_streams.appending.shape import StreamShape, lengths_of, shape_of
@@ -29,7 +29,7 @@ from deltacompact.index.keys import Encoding
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.index.sort_widths import measured_file
 from deltacompact.tabular import partition_texts, schemas
-from deltacompact.tabular.coarse_times import beyond_micros
+from deltacompact.tabular.coarse_times import beyond_micros, needs_micros
 from deltacompact.tabular.far_files import with_far_values
 from deltacompact.tabular.published_types import types_of
 
@@ -113,8 +113,8 @@ class StreamFit:
 
     def _check_times(self, files: Sequence[DataFile]) -> None:
         """Refuse times that an Iceberg table, to which this one is published, does not hold."""
-        target = self._catalog.remembered_table(self._table_id).publication or ""
-        for file in files if target.startswith(ICEBERG) else ():
+        target = self._catalog.remembered_table(self._table_id).publication
+        for file in files if needs_micros(target) else ():
             if beyond := beyond_micros(file.schema, file.far or ()):
                 raise SchemaError(f"{file.path}: {beyond}, which Iceberg does not hold, and {target} shows this table")
 

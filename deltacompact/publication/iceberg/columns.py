@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from deltacompact.iceberg.table.content_files import PartitionTuple, PartitionValue
 from deltacompact.publication.port import Value
-from deltacompact.tabular.coarse_times import COARSE
+from deltacompact.tabular.coarse_times import is_coarse
 from deltacompact.tabular.far_values import leaves
 
 _EPOCH = datetime.date(1970, 1, 1)
@@ -23,7 +23,7 @@ _EPOCH = datetime.date(1970, 1, 1)
 
 def has_coarse_times(stored: pa.Schema) -> bool:
     """Whether Parquet files of these columns have timestamps in milliseconds, as they have seconds, too."""
-    return any(pa.types.is_timestamp(type_) and type_.unit in COARSE for _, type_ in leaves(stored))
+    return any(is_coarse(type_) for _, type_ in leaves(stored))
 
 
 def with_widest_keys(columns: pa.Schema, known: Collection[str]) -> pa.Schema:
