@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from counting_store import CountingStore
-from dying import Crash, Dying
 from publications import LOCAL, WIDE, Publications, T, configure, marked_partitions, meeting, plain
 from pyiceberg.catalog.sql import SqlCatalog
 
@@ -600,10 +599,7 @@ def test_a_table_made_anew_shows_no_partition_of_the_dropped_one(by_day):
 def test_the_next_compaction_empties_partitions_of_a_dropped_table_after_a_run_that_died(by_day, monkeypatch):
     by_day.publish_days_and_drop_one()
     by_day.compact()
-    with monkeypatch.context() as patch, pytest.raises(Crash):
-        Dying(patch, [(DeltaStreamCatalog, ["declare_publication"])], at=0, after=True)
-        by_day.publish()
-    by_day.catalog = by_day.opened()
+    by_day.die_once_declared(monkeypatch)
     by_day.append([{"id": 3}], day="b")
     by_day.compact()
     assert by_day.shown() == by_day.compacted() == [{"day": "b", "id": 2}, {"day": "b", "id": 3}]
@@ -614,10 +610,7 @@ def test_the_next_run_empties_partitions_of_a_dropped_table_after_a_run_that_die
     by_day.publish_days_and_drop_one()
     if compacted:
         by_day.compact()
-    with monkeypatch.context() as patch, pytest.raises(Crash):
-        Dying(patch, [(DeltaStreamCatalog, ["declare_publication"])], at=0, after=True)
-        by_day.publish()
-    by_day.catalog = by_day.opened()
+    by_day.die_once_declared(monkeypatch)
     by_day.publish()
     assert by_day.shown() == ([{"day": "b", "id": 2}] if compacted else [])
 

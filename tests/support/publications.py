@@ -106,6 +106,15 @@ class Publications:
         self.catalog.create_table(T, ["day"], ["id"])
         self.append([{"id": 2}], day="b")
 
+    def die_once_declared(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Publish in a process that ends when the publication is declared, and go on in another."""
+        from dying import Crash, Dying  # it counts changes of publications, too
+
+        with monkeypatch.context() as patch, pytest.raises(Crash):
+            Dying(patch, [(DeltaStreamCatalog, ["declare_publication"])], at=0, after=True)
+            self.publish()
+        self.catalog = self.opened()
+
     def shown(self) -> list[dict[str, Any]]:
         """The rows that PyIceberg reads, without nulls."""
         return plain(self.lake.rows(f"ns.{T}"))
